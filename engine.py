@@ -1,0 +1,4377 @@
+#!/usr/bin/env python3
+# /// script
+# requires-python = ">=3.9"
+# dependencies = []
+# ///
+"""Muniment: the memory that the agents of a project share and its owner governs.
+
+One file on the standard library. An agent calls ``start`` and gets a run handle and a
+brief, ``journal``s what it learns, ``propose``s changes to named subjects and ``close``s.
+The engine decides by rule under a file lock, appends to a hash-chained ledger that is the
+only truth, and renders MEMORY.md and one note per fact. PROTOCOL.md is normative.
+
+Read from top to bottom; a name is used only in its own room or a later one:
+
+    ERRORS    one class per outcome that an agent would act on differently
+    GRAMMAR   ids, keys, text, dates
+    RECORDS   canonical JSON, hashes, the check of each kind
+    REDUCER   apply(state, record), decide(subject, proposal)
+    VIEWS     render_*(state) -> text
+    ------    above this line nothing touches disk, clock, chance or environment
+    VAULT     layout, safe paths, whole-file writes
+    LOCK      one writer at a time
+    LEDGER    the append-only files: append, replay, verify
+    CACHE     the fold in SQLite
+    COMMANDS  the only place where rooms meet; each returns a result
+    CLI       one command table; parsing, printing, exit status
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import sys
+import time
+from collections import namedtuple
+
+try:
+    import fcntl
+except ImportError:  # Windows: the lock is portalocker's, or msvcrt's
+    fcntl = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+    Body = dict[str, Any]
+    Row = dict[str, Any]
+    Result = dict[str, Any]
+
+VERSION = "0.1.0"
+#: The version of the on-disk format; a vault with a greater one is read by newer engines only.
+FORMAT = 1
+#: A ledger line, its newline included, in bytes.
+LINE_BYTES_MAX = 262_144
+JSON_DEPTH_MAX = 20
+TEXT_MAX = 500
+JOURNAL_MAX = 8_000
+SUMMARY_MAX = 2_000
+DETAIL_BYTES_MAX = 32_768
+LIST_MAX = 32
+TAGS_MAX = 12
+INTEGER_MAX = 9_007_199_254_740_991
+#: Items on one page of a history, journal or card.
+PAGE_ITEMS = 200
+#: Characters of a brief.
+BRIEF_MAX = 9_500
+#: Operations of `apply` that share one append.
+BATCH_OPERATIONS = 1_000
+DAY_S = 86_400
+
+
+# == ERRORS == one class per outcome that an agent would act on differently == 130 ==
+
+#: Every code an error or finding may carry: code -> (exit status, meaning). Permanent words.
+CODES = {
+    "usage": (2, "the command line is not of the form that --help shows"),
+    "bad-json": (2, "input is not one JSON object of the allowed names, depth and size"),
+    "bad-encoding": (2, "input is not UTF-8"),
+    "bad-operation": (2, "an operation has an unknown, missing or doubled name, or a value of the wrong type"),
+    "bad-key": (3, "the key breaks the grammar of keys"),
+    "bad-text": (3, "text is empty, too long, or holds a refused character"),
+    "bad-date": (3, "not a day that exists, written YYYY-MM-DD"),
+    "bad-id": (3, "not an id of the kind that is needed"),
+    "bad-value": (3, "a value is outside its list or range"),
+    "bad-field": (3, "a field does not belong to this operation or tier, or is missing"),
+    "needs-user": (3, "trust `confirmed` without source `user`"),
+    "needs-approval": (3, "what only the owner may do, without --human-approved"),
+    "unknown-evidence": (3, "evidence names no entry, URL or measurement"),
+    "ambiguous-evidence": (3, "evidence names more than one entry"),
+    "unknown-run": (3, "no such run in this vault"),
+    "closed-run": (3, "the run is closed"),
+    "foreign-run": (3, "the run was opened by another copy of the vault"),
+    "several-runs": (3, "more than one run is open and none was named"),
+    "present-key": (3, "--new-subject for a key that is present"),
+    "absent-key": (3, "touch or close of a key that is not present"),
+    "stale": (3, "the key moved since the run last looked"),
+    "unknown-proposal": (3, "no such proposal in this vault"),
+    "not-withdrawable": (3, "not the run's own staged proposal or working contender"),
+    "moved": (3, "the handle's question has moved or was answered"),
+    "bad-choice": (3, "the answer is not among the choices"),
+    "vault-exists": (3, "the folder is a vault already"),
+    "reserved-name": (3, "the folder holds a name that the vault needs"),
+    "atomic": (3, "an operation of an atomic file was refused, so none was recorded"),
+    "too-large": (3, "a record would be longer than a ledger line may be"),
+    "no-vault": (5, "no vault was found from here"),
+    "not-found": (5, "nothing by that name"),
+    "busy": (6, "another command holds the lock"),
+    "damaged": (7, "a ledger or a setting file is damaged"),
+    "newer-format": (8, "written by a newer engine"),
+    "missing-package": (8, "an optional package is not installed"),
+    "not-a-folder": (9, "something else stands where a folder is needed"),
+    "linked": (9, "a symbolic link stands where none is followed"),
+    "foreign-owner": (9, "the vault found belongs to another user"),
+    "filesystem": (9, "the filesystem refused"),
+}
+
+
+class MunimentError(Exception):
+    """An outcome that ends a command.
+
+    ``code`` is a word of CODES, ``message`` says what was wrong and where, ``hint`` the next
+    safe command; ``details`` are added to the JSON form.
+    """
+
+    exit_status = 1
+    retry = False
+
+    def __init__(self, code: str, message: str, hint: str = "", **details: Any) -> None:
+        super().__init__(message)
+        self.code, self.message, self.hint, self.details = code, message, hint, details
+
+    def to_json(self) -> Result:
+        """Return the object that ``--json`` prints on standard error."""
+        return {
+            "code": self.code,
+            "exit": self.exit_status,
+            "hint": self.hint,
+            "message": self.message,
+            "retry": self.retry,
+            **self.details,
+        }
+
+
+class Usage(MunimentError):
+    """The call itself is malformed: correct it and call again."""
+
+    exit_status = 2
+
+
+class Refused(MunimentError):
+    """A rule says no; nothing was recorded."""
+
+    exit_status = 3
+
+
+class NotFound(MunimentError):
+    """There is nothing by that name."""
+
+    exit_status = 5
+
+
+class Busy(MunimentError):
+    """Another command holds the lock; the same call may succeed later."""
+
+    exit_status = 6
+    retry = True
+
+
+class Damaged(MunimentError):
+    """What is on disk is not what an engine wrote."""
+
+    exit_status = 7
+
+
+class Unsupported(MunimentError):
+    """A newer engine or an optional package is needed."""
+
+    exit_status = 8
+
+
+class FilesystemRefused(MunimentError):
+    """The filesystem said no: path and reason are in the message."""
+
+    exit_status = 9
+
+
+class BadRecord(ValueError):
+    """A ledger line that is not a sound record; ``fault`` is a word of PROTOCOL's damage table."""
+
+    def __init__(self, fault: str, detail: str = "") -> None:
+        super().__init__(detail or fault)
+        self.fault, self.detail = fault, detail
+
+
+# == GRAMMAR == ids, keys, text and dates: is_*, parse_*, format_* == 260 ==
+
+TAG_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
+KEY_PATTERN = r"[a-z0-9]+(?:[.-][a-z0-9]+)*"
+ACTOR_PATTERN = r"[a-z0-9]+(?:[._-][a-z0-9]+)*"
+LABEL_PATTERN = r"[a-z0-9]+(?:[/_-][a-z0-9]+)*"
+ID_PATTERN = r"([A-Z])(0|[1-9][0-9]{0,15})-([" + TAG_LETTERS + r"]{8})"
+URL_PATTERN = r"[a-z][a-z0-9+.-]*://[^\s]+"
+AT_PATTERN = r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z"
+_DEVICES = r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)"
+#: Characters that can make or hide a line, or are not seen: the rest of the class follows.
+_HIDDEN = "\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+_REFUSED_IN_LINE = "[\x00-\x1f" + _HIDDEN + "]"
+_REFUSED_IN_BLOCK = "[\x00-\x08\x0b-\x1f" + _HIDDEN + "]"
+
+TIERS = (1, 2, 3)
+OPS = ("set", "touch", "close")
+SOURCES = ("agent", "user", "external")
+TRUSTS = ("working", "confirmed")
+KINDS_OF_FACT = ("decision", "fact", "pref", "rule")
+STATUSES = ("active", "watch")
+CONFIDENCES = ("emerging", "developing", "established")
+OUTCOMES = ("success", "partial", "overflow", "fail")
+#: The fields of each tier, with their values when a new subject does not give them.
+TIER_FIELDS: dict[int, Body] = {
+    1: {"kind": "fact"},
+    2: {"importance": 3, "status": "active"},
+    3: {"confidence": "emerging", "falsifier": None},
+}
+#: Setting -> (default, least, most); all are integers.
+SETTINGS = {
+    "hot-bytes": (24_576, 4_096, 1_048_576),
+    "hot-lines": (200, 40, 10_000),
+    "index-lines": (1_000, 0, 100_000),
+    "tier1-target": (20, 1, 100_000),
+    "tier2-target": (40, 1, 100_000),
+    "tier3-target": (12, 1, 100_000),
+    "uncurated-max": (200, 0, 1_000_000),
+}
+#: Values of the enumerated fields of a proposal.
+CHOICES = {
+    "op": OPS,
+    "source": SOURCES,
+    "trust": TRUSTS,
+    "kind": KINDS_OF_FACT,
+    "status": STATUSES,
+    "confidence": CONFIDENCES,
+    "outcome": OUTCOMES,
+}
+
+
+def is_integer(value: Any, least: int = -INTEGER_MAX, most: int = INTEGER_MAX) -> bool:
+    """Tell whether ``value`` is an integer (a boolean is none) within the bounds."""
+    return type(value) is int and least <= value <= most
+
+
+def find_refused(text: str, block: bool = False) -> int | None:
+    """Return the position of the first character that text may not hold, or None."""
+    if text.isascii() and text.isprintable():
+        return None
+    found = re.search(_REFUSED_IN_BLOCK if block else _REFUSED_IN_LINE, text)
+    return found.start() if found else None
+
+
+def is_line(value: Any, most: int = TEXT_MAX) -> bool:
+    """Tell whether ``value`` is one line of 1 to ``most`` characters, not blank."""
+    return isinstance(value, str) and len(value) <= most and bool(value.strip()) and find_refused(value) is None
+
+
+def is_block(value: Any, most: int) -> bool:
+    """Tell whether ``value`` is text of several lines, 1 to ``most`` characters, not blank."""
+    return isinstance(value, str) and len(value) <= most and bool(value.strip()) and find_refused(value, True) is None
+
+
+def is_detail(value: Any) -> bool:
+    """Tell whether ``value`` is a detail: a block of at most 32 KiB of UTF-8."""
+    return is_block(value, DETAIL_BYTES_MAX) and len(value.encode("utf-8")) <= DETAIL_BYTES_MAX
+
+
+def is_word(value: Any, pattern: str, most: int) -> bool:
+    """Tell whether all of ``value`` matches ``pattern`` within ``most`` characters."""
+    return isinstance(value, str) and len(value) <= most and re.fullmatch(pattern, value) is not None
+
+
+def is_key(value: Any) -> bool:
+    """Tell whether ``value`` is a subject's key."""
+    return is_word(value, KEY_PATTERN, 80) and not re.match(_DEVICES, value)
+
+
+def is_id(value: Any, letters: str) -> bool:
+    """Tell whether ``value`` is an id whose letter is one of ``letters``."""
+    found = re.fullmatch(ID_PATTERN, value) if isinstance(value, str) and len(value) <= 32 else None
+    return found is not None and found.group(1) in letters
+
+
+def is_tag(value: Any) -> bool:
+    """Tell whether ``value`` is a replica's tag."""
+    return isinstance(value, str) and re.fullmatch("[" + TAG_LETTERS + "]{8}", value) is not None
+
+
+def is_ref(value: Any) -> bool:
+    """Tell whether ``value`` can be an entry's outside id."""
+    return is_line(value, 200) and " " not in value and not re.fullmatch(ID_PATTERN, value)
+
+
+def is_date(value: Any) -> bool:
+    """Tell whether ``value`` is a day that exists, written YYYY-MM-DD."""
+    if not (isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", value)):
+        return False
+    year, month, day = int(value[:4]), int(value[5:7]), int(value[8:])
+    return 1 <= month <= 12 and 1 <= day <= _days_in(year, month)
+
+
+def is_at(value: Any) -> bool:
+    """Tell whether ``value`` is a time written like a record's ``at``."""
+    if not (isinstance(value, str) and re.fullmatch(AT_PATTERN, value)):
+        return False
+    return is_date(value[:10]) and value[11:13] < "24" and value[14:16] < "60" and value[17:19] < "60"
+
+
+def _days_in(year: int, month: int) -> int:
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return (31, 29 if leap else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)[month - 1]
+
+
+def parse_at(at: str) -> int:
+    """Return the milliseconds since 1970 of a record's ``at``."""
+    year, month, day = int(at[:4]), int(at[5:7]), int(at[8:10])
+    year -= month <= 2
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 719_469
+    return ((days * 24 + int(at[11:13])) * 60 + int(at[14:16])) * 60_000 + int(at[17:19] + at[20:23])
+
+
+def format_at(milliseconds: int) -> str:
+    """Return the ``at`` of a time given in milliseconds since 1970; the inverse of parse_at."""
+    days, rest = divmod(milliseconds, DAY_S * 1000)
+    days += 719_468
+    era = days // 146_097
+    of_era = days - era * 146_097
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    day, month = of_year - (153 * month + 2) // 5 + 1, month + 3 if month < 10 else month - 9
+    seconds, ms = divmod(rest, 1000)
+    date = (year + era * 400 + (month <= 2), month, day)
+    return "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ" % (
+        *date, seconds // 3600, seconds // 60 % 60, seconds % 60, ms)
+
+
+def format_id(letter: str, seq: int, tag: str) -> str:
+    """Return the id of the record that stands in line ``seq`` of the ledger ``tag``."""
+    return "%s%d-%s" % (letter, seq, tag)
+
+
+def parse_id(value: Any, letters: str, what: str) -> str:
+    """Return ``value`` if it is an id of one of the kinds ``letters``; else refuse."""
+    if not is_id(value, letters):
+        raise Refused("bad-id", "%s: %s is not an id like %s117-k7qdm2xw" % (what, quote(value), letters[0]))
+    return str(value)
+
+
+def parse_line(value: Any, what: str, most: int = TEXT_MAX) -> str:
+    """Return ``value`` if it is one line of text; else refuse, naming character and position."""
+    return _parse_text(value, what, most, False)
+
+
+def parse_block(value: Any, what: str, most: int) -> str:
+    """Return text of several lines with CRLF read as LF; else refuse, naming character and position."""
+    return _parse_text(value.replace("\r\n", "\n") if isinstance(value, str) else value, what, most, True)
+
+
+def _parse_text(value: Any, what: str, most: int, block: bool) -> str:
+    if not isinstance(value, str):
+        raise Refused("bad-text", "%s: text is needed, not %s" % (what, type(value).__name__))
+    at = find_refused(value, block)
+    if at is not None:
+        raise Refused("bad-text", "%s: character U+%04X at position %d is not allowed" % (what, ord(value[at]), at + 1),
+                      "remove it" + ("" if block else "; longer text with lines goes into --detail-file"), position=at + 1)
+    if not value.strip():
+        raise Refused("bad-text", "%s: the text is empty" % what)
+    if len(value) > most:
+        raise Refused("bad-text", "%s: %d characters, %d at most" % (what, len(value), most),
+                      "shorten it" + ("" if block else ", and put the rest into --detail-file"), position=most + 1)
+    return value
+
+
+def parse_detail(value: Any) -> str:
+    """Return a detail of at most 32 KiB of UTF-8; else refuse."""
+    text = parse_block(value, "detail", DETAIL_BYTES_MAX)
+    if len(text.encode("utf-8")) > DETAIL_BYTES_MAX:
+        raise Refused("bad-text", "detail: %d bytes, %d at most" % (len(text.encode("utf-8")), DETAIL_BYTES_MAX),
+                      "keep the gist; link to a file of your own for the rest")
+    return text
+
+
+def parse_key(value: Any, what: str = "key") -> str:
+    """Return ``value`` if it is a key; else refuse, with the nearest key that would be one."""
+    if is_key(value):
+        return str(value)
+    near = re.sub(r"[^a-z0-9.]+", "-", str(value).lower()).strip("-.")
+    near = re.sub(r"[.-]*\.[.-]*", ".", near)[:80].rstrip("-.")
+    position = next((n for n, c in enumerate(str(value)) if not re.match(r"[a-z0-9.-]", c)), None)
+    where = "" if position is None else ": character %s at position %d" % (quote(str(value)[position]), position + 1)
+    raise Refused("bad-key", "%s: %s is not of lower-case letters, digits, dots and hyphens, 80 at most%s" % (
+        what, quote(value), where), "say %s" % near if is_key(near) else "see PROTOCOL.md section 4",
+        position=None if position is None else position + 1)
+
+
+def parse_word(value: Any, pattern: str, most: int, what: str) -> str:
+    """Return ``value`` if all of it matches ``pattern``; else refuse."""
+    if not is_word(value, pattern, most):
+        raise Refused("bad-value", "%s: %s is not of the form %s, %d characters at most" % (what, quote(value), pattern, most))
+    return str(value)
+
+
+def parse_date(value: Any, what: str) -> str:
+    """Return ``value`` if it is a day that exists; else refuse."""
+    if not is_date(value):
+        raise Refused("bad-date", "%s: %s is not a day that exists, written YYYY-MM-DD" % (what, quote(value)))
+    return str(value)
+
+
+def parse_choice(value: Any, what: str) -> Any:
+    """Return ``value`` if it is one of CHOICES[what]; else refuse, naming them."""
+    if value not in CHOICES[what]:
+        raise Refused("bad-value", "%s: %s is none of %s" % (what, quote(value), ", ".join(CHOICES[what])))
+    return value
+
+
+def parse_integer(value: Any, what: str, least: int, most: int) -> int:
+    """Return ``value`` if it is an integer within the bounds; else refuse."""
+    if not is_integer(value, least, most):
+        raise Refused("bad-value", "%s: %s is not an integer from %d to %d" % (what, quote(value), least, most))
+    return int(value)
+
+
+def sha256(data: Any) -> str:
+    """Return the hexadecimal SHA-256 of bytes, or of a text's UTF-8."""
+    return hashlib.sha256(data.encode("utf-8") if isinstance(data, str) else data).hexdigest()
+
+
+def quote(value: Any) -> str:
+    """Return ``value`` as it may stand in a message: printable, at most 80 characters."""
+    shown = json.dumps(value) if isinstance(value, (str, int, type(None), list, dict)) else repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+# == RECORDS == canonical JSON, hashes, and what each kind of record must hold == 330 ==
+
+#: The letter of each kind's ids.
+LETTERS = {
+    "replica": "A", "run-open": "R", "journal": "E", "proposal": "P", "withdrawal": "W", "revision": "V",
+    "run-close": "Q", "resolution": "S", "setting": "T", "mark": "M", "recovery": "K", "erase": "X",
+}
+#: What this engine writes and folds; the rest of LETTERS is for engines that have the commands for it.
+RECOVERIES = ("view", "torn", "restored", "loss")
+_SOURCES_KEPT = (*SOURCES, "system", "legacy")
+_ANSWERS = ("choose", "close", "text", "accept", "decline", "adopt", "dismiss")
+_VALUED = ("choose", "close", "text", "accept", "adopt")
+
+
+def canonical(value: Any) -> str:
+    """Return the one JSON text of ``value``: keys sorted, no spaces, characters as themselves.
+
+    Raises BadRecord for a float, a lone surrogate, or what JSON has no form for.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRecord("bad-json", str(error)) from None
+    return text
+
+
+def first_prev(vault: str, tag: str) -> str:
+    """Return the ``prev`` of the first line of the ledger ``tag``: it ties the file to its vault and name."""
+    return sha256("muniment:%d:%s:%s" % (FORMAT, vault, tag))
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text from outside, refusing floats, doubled names and more than 20 levels."""
+    def no_float(word: str) -> None:
+        raise Usage("bad-json", "%s is not an integer" % word)
+
+    def no_twins(pairs: list[tuple[str, Any]]) -> Body:
+        names = dict(pairs)
+        if len(names) < len(pairs):
+            raise Usage("bad-json", "a name stands twice in one object")
+        return names
+
+    try:
+        value = json.loads(text, parse_float=no_float, parse_constant=no_float, object_pairs_hook=no_twins)
+    except RecursionError:
+        raise Usage("bad-json", "nested more than %d deep" % JSON_DEPTH_MAX) from None
+    except ValueError as error:
+        raise Usage("bad-json", "not JSON: %s" % error, position=getattr(error, "pos", 0) + 1) from None
+    if _depth(value) > JSON_DEPTH_MAX:
+        raise Usage("bad-json", "nested more than %d deep" % JSON_DEPTH_MAX)
+    return value
+
+
+def _depth(value: Any) -> int:
+    levels, layer = 0, [value]
+    while levels <= JSON_DEPTH_MAX:
+        layer = [v for v in layer if isinstance(v, (dict, list))]
+        if not layer:
+            break
+        levels += 1
+        layer = [v for outer in layer for v in (outer.values() if isinstance(outer, dict) else outer)]
+    return levels
+
+
+def effect_of(value: Body) -> str:
+    """Return what two values must share to be the same: all of a set; of another op, its name."""
+    return sha256(canonical(value))[:32] if value["op"] == "set" else str(value["op"])
+
+
+def _is_ids(value: Any, letters: str, least: int = 0) -> bool:
+    return (isinstance(value, list) and len(value) >= least and all(is_id(v, letters) for v in value)
+            and all(a < b for a, b in zip(value, value[1:])))
+
+
+def _is_seen(value: Any) -> bool:
+    return isinstance(value, dict) and all(is_tag(t) and is_integer(s, 0) for t, s in value.items())
+
+
+def _is_hex(value: Any, digits: int) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{%d}" % digits, value) is not None
+
+
+def _is_listing(value: Any, check: Callable[[Any], bool], most: int) -> bool:
+    return (isinstance(value, list) and 1 <= len(value) <= most and all(check(v) for v in value)
+            and all(a < b for a, b in zip(value, value[1:])))
+
+
+def _fault(body: Any, required: dict[str, Callable[[Any], bool]], optional: dict[str, Callable[[Any], bool]]) -> str | None:
+    """Return the first name that is missing, not allowed or of a wrong value, or None."""
+    if not isinstance(body, dict):
+        return "not an object"
+    for name, check in required.items():
+        if name not in body or not check(body[name]):
+            return name
+    if len(body) > len(required):
+        for name in body:
+            if name not in required and (name not in optional or not optional[name](body[name])):
+                return str(name)
+    return None
+
+
+def is_measurement(value: Any) -> bool:
+    """Tell whether ``value`` is the record of a measurement; it is never executed."""
+    return _fault(value, {"command": is_line, "exit": is_integer, "date": is_date}, {"note": is_line}) is None
+
+
+def is_url(value: Any) -> bool:
+    """Tell whether ``value`` is a URL as evidence may name it."""
+    return is_line(value) and re.fullmatch(URL_PATTERN, value) is not None
+
+
+def _is_evidence(value: Any) -> bool:
+    return (isinstance(value, list) and 1 <= len(value) <= LIST_MAX
+            and all(is_id(v, "E") or is_url(v) or is_measurement(v) for v in value))
+
+
+def _is_origin(value: Any) -> bool:
+    return _fault(value, {"format": _is_actor, "name": is_line},
+                  {"id": is_line, "sha256": lambda v: _is_hex(v, 64)}) is None
+
+
+def _is_actor(value: Any) -> bool:
+    return is_word(value, ACTOR_PATTERN, 40)
+
+
+_VALUE_OPTIONAL: dict[str, Callable[[Any], bool]] = {
+    "detail": is_detail, "until": is_date,
+    "links": lambda v: _is_listing(v, is_key, LIST_MAX),
+    "tags": lambda v: _is_listing(v, lambda t: is_word(t, LABEL_PATTERN, 40), TAGS_MAX),
+}
+_VALUE_REQUIRED: dict[int, dict[str, Callable[[Any], bool]]] = {
+    1: {"kind": lambda v: v in KINDS_OF_FACT},
+    2: {"importance": lambda v: is_integer(v, 1, 5), "status": lambda v: v in STATUSES},
+    3: {"confidence": lambda v: v in CONFIDENCES},
+}
+for _tier in TIERS:
+    _VALUE_REQUIRED[_tier].update(op=lambda v: v == "set", tier=is_integer, text=is_line)
+
+
+def is_value(value: Any) -> bool:
+    """Tell whether ``value`` is the value of a proposal or resolution (PROTOCOL section 3.1)."""
+    op = value.get("op") if isinstance(value, dict) else None
+    if op == "touch":
+        return len(value) == 1
+    tier = value["tier"] if op in ("set", "close") and is_integer(value.get("tier"), 1, 3) else 0
+    if not tier:
+        return False
+    if op == "close":
+        return len(value) == 2
+    optional = dict(_VALUE_OPTIONAL, falsifier=is_line) if tier == 3 else _VALUE_OPTIONAL
+    return _fault(value, _VALUE_REQUIRED[tier], optional) is None
+
+
+def _is_decision(value: Any) -> bool:
+    if not isinstance(value, dict) or not is_id(value.get("proposal"), "P"):
+        return False
+    verdict, rest = (value.get("outcome"), value.get("reason")), set(value) - {"proposal", "outcome", "reason"}
+    if verdict in (("accepted", "alone"), ("accepted", "beside")):
+        return rest == {"parents"} and _is_ids(value["parents"], "PS")
+    if verdict == ("noop", "same"):
+        return rest == {"rests"} and is_id(value["rests"], "PS")
+    return not rest and verdict in (("noop", "touched"), ("held", "unknown-key"), ("held", "needs-owner"))
+
+
+def _is_spans(value: Any) -> bool:
+    return (isinstance(value, list) and len(value) >= 1 and all(
+        isinstance(v, list) and len(v) == 2 and all(is_integer(n, 0) for n in v) and v[0] <= v[1] for v in value))
+
+
+def _id_of(letters: str) -> Callable[[Any], bool]:
+    return lambda v: is_id(v, letters)
+
+
+_NOTE = lambda v: is_block(v, SUMMARY_MAX)  # noqa: E731
+_HASH = lambda v: _is_hex(v, 64)  # noqa: E731
+_SALT = lambda v: _is_hex(v, 32)  # noqa: E731
+
+#: Kind -> (required fields, optional fields), each with its check.
+FIELDS: dict[str, tuple[dict[str, Callable[[Any], bool]], dict[str, Callable[[Any], bool]]]] = {
+    "replica": ({"vault": lambda v: is_word(v, "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", 36),
+                 "tag": is_tag, "engine": lambda v: is_line(v, 40)}, {}),
+    "run-open": ({"actor": _is_actor, "seen": _is_seen},
+                 {"session": lambda v: is_line(v, 200), "origin": _is_origin, "dated": is_at}),
+    "journal": ({"run": _id_of("R"), "text": lambda v: is_block(v, JOURNAL_MAX), "importance": lambda v: is_integer(v, 1, 5)},
+                {"ref": is_ref, "dated": is_at}),
+    "proposal": ({"run": _id_of("R"), "key": is_key, "value": is_value, "base": lambda v: _is_ids(v, "PS"),
+                  "staged": lambda v: _is_ids(v, "P"), "depth": lambda v: is_integer(v, 1),
+                  "new_subject": lambda v: isinstance(v, bool), "source": lambda v: v in _SOURCES_KEPT,
+                  "trust": lambda v: v in TRUSTS},
+                 {"why": is_line, "evidence": _is_evidence, "imported": lambda v: v is True, "dated": is_at}),
+    "withdrawal": ({"run": _id_of("R"), "proposal": _id_of("P")}, {}),
+    "revision": ({"run": _id_of("R"), "seen": _is_seen,
+                  "decisions": lambda v: isinstance(v, list) and all(_is_decision(d) for d in v)}, {}),
+    "run-close": ({"run": _id_of("R"), "outcome": lambda v: v in OUTCOMES, "summary": _NOTE,
+                   "how": lambda v: v in ("close", "recovered", "lazy", "imported")}, {"dated": is_at}),
+    "resolution": ({"handle": lambda v: is_word(v, "[CHX]-[0-9a-f]{6,64}", 66), "answer": lambda v: v in _ANSWERS,
+                    "parents": lambda v: _is_ids(v, "PS"), "depth": lambda v: is_integer(v, 0), "seen": _is_seen},
+                   {"key": is_key, "source": lambda v: v in _SOURCES_KEPT,
+                    "value": lambda v: is_value(v) and v["op"] != "touch", "chosen": _id_of("PS"),
+                    "proposal": _id_of("P"), "edit": _id_of("K"), "note": _NOTE, "evidence": _is_evidence}),
+    "setting": ({"name": lambda v: is_word(v, KEY_PATTERN, 80), "value": lambda v: is_integer(v) or is_line(v)}, {}),
+    "mark": ({"run": _id_of("R"), "upto": _is_seen}, {}),
+    "recovery": ({"what": lambda v: v in RECOVERIES, "path": is_line},
+                 {"sha256": _HASH, "size": lambda v: is_integer(v, 0), "lines": _is_spans, "note": _NOTE}),
+    "erase": ({"targets": lambda v: _is_ids(v, "".join(LETTERS.values()), 1)},
+              {"files": lambda v: _is_listing(v, _HASH, LINE_BYTES_MAX), "note": _NOTE}),
+}
+for _required, _ in FIELDS.values():
+    _required["salt"] = _SALT
+
+
+def _check_proposal(body: Body) -> str | None:
+    imported = body.get("imported", False)
+    if body["source"] not in SOURCES and not imported:
+        return "source"
+    if body["trust"] == "confirmed" and body["source"] != "user" and not imported:
+        return "trust"
+    value = body["value"]
+    if value["op"] == "set" and value["tier"] == 3 and "evidence" not in body:
+        return "evidence"
+    return None
+
+
+def _check_resolution(body: Body) -> str | None:
+    answer, valued = body["answer"], body["answer"] in _VALUED
+    needed = {"choose": {"key", "value", "source", "chosen"}, "accept": {"key", "value", "source", "proposal"},
+              "adopt": {"key", "value", "source", "edit"}, "decline": {"key", "proposal"}, "dismiss": {"edit"}
+              }.get(answer, {"key", "value", "source"})
+    present = {"key", "value", "source", "chosen", "proposal", "edit"} & set(body)
+    if present != needed:
+        return min(present ^ needed)
+    if not valued and (body["parents"] or body["depth"]):
+        return "parents"
+    if valued and body["depth"] < 1:
+        return "depth"
+    return "value" if answer == "close" and body["value"]["op"] != "close" else None
+
+
+def _check_recovery(body: Body) -> str | None:
+    if body["what"] in ("view", "torn"):
+        return next((name for name in ("sha256", "size") if name not in body), None)
+    return "lines" if body["what"] == "loss" and "lines" not in body else None
+
+
+_WHOLE = {"proposal": _check_proposal, "resolution": _check_resolution, "recovery": _check_recovery}
+
+
+def check_record(kind: str, body: Any) -> None:
+    """Raise BadRecord, naming the field, unless ``body`` is one that an engine may write under ``kind``."""
+    if kind not in FIELDS:
+        raise BadRecord("unknown-kind", kind)
+    name = _fault(body, *FIELDS[kind])
+    if name is None and kind in _WHOLE:
+        name = _WHOLE[kind](body)
+    if name is not None:
+        raise BadRecord("bad-body", "%s: %s" % (kind, name))
+
+
+def check_head(head: Any) -> None:
+    """Raise BadRecord unless ``head`` has the fields of PROTOCOL section 3, of their form."""
+    name = _fault(head, {"at": is_at, "body": _HASH, "kind": lambda v: isinstance(v, str) and len(v) <= 40, "prev": _HASH,
+                         "seq": lambda v: is_integer(v, 0)}, {"unit": lambda v: is_integer(v, 1)})
+    if name is None and (head["kind"] == "replica") != (head["seq"] == 0):
+        name = "kind"
+    if name is not None:
+        raise BadRecord("bad-head", name)
+
+
+def make_body(kind: str, salt: str, **fields: Any) -> Body:
+    """Return the body of a new record of ``kind``: fields that are None are left out; checked."""
+    body = {name: value for name, value in fields.items() if value is not None}
+    body["salt"] = salt
+    check_record(kind, body)
+    return body
+
+
+def encode_record(head: Body, body: Body) -> tuple[bytes, str]:
+    """Return a record's line and the hash of its head, setting the head's ``body``; too long is refused."""
+    text = canonical(body)
+    head["body"] = sha256(text)
+    top = canonical(head)
+    line = ('{"body":%s,"head":%s}\n' % (text, top)).encode("utf-8")
+    if len(line) > LINE_BYTES_MAX:
+        raise Refused("too-large", "the record would have %d bytes, a ledger line has at most %d" % (len(line), LINE_BYTES_MAX),
+                      "shorten or split it")
+    return line, sha256(top)
+
+
+def decode_record(line: bytes) -> tuple[Body, Body, str]:
+    """Return (head, body, hash of the head) of one ledger line.
+
+    Checks form, head and the body's hash and fields; raises BadRecord with the first fault. The chain is the
+    caller's to check.
+    """
+    cut = line.rfind(b',"head":{')
+    if not line.startswith(b'{"body":') or cut < 0 or not line.endswith(b"}}\n"):
+        raise BadRecord("bad-json", 'not of the form {"body":...,"head":...}')
+    text, top = line[8:cut], line[cut + 8:-2]
+    try:
+        head, body = json.loads(top), json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRecord("bad-json", str(error)) from None
+    check_head(head)
+    if sha256(text) != head["body"]:
+        raise BadRecord("bad-hash", "the body is not the one that its head names")
+    check_record(head["kind"], body)
+    return head, body, sha256(top)
+
+
+# == REDUCER == apply_record(state, record), decide(subject, proposal) == 450 ==
+
+#: A proposal, or a resolution with a value: what can be a generation. The first fields are facts of its
+#: record; ``outcome``, ``made`` (the `at` that made it a generation), ``standing``, ``covered`` and ``flaw``
+#: are derived from all records that speak of it. ``base`` of a resolution is its parents.
+Claim = namedtuple("Claim", "id key run tag seq at depth trust source tier op effect imported new_subject base staged"
+                            " outcome made standing covered flaw")
+#: What a revision, withdrawal or resolution says of a proposal; ``parents`` is a tuple of ids.
+Fact = namedtuple("Fact", "proposal tag seq at run outcome reason parents rests")
+#: What `decide` answers.
+Decision = namedtuple("Decision", "outcome reason parents rests")
+#: The outcomes of one proposal, the strongest first.
+STRENGTH = ("declined", "withdrawn", "accepted", "answered", "held", "noop", "staged")
+
+
+class Subject:
+    """The generations on one key's frontier, first by rank, and others that a base names, by id."""
+
+    __slots__ = ("frontier", "known")
+
+    def __init__(self, frontier: Iterable[Any], known: Iterable[Any] = ()) -> None:
+        self.frontier = sorted(frontier, key=rank)
+        self.known = {claim.id: claim for claim in (*known, *self.frontier)}
+
+    @property
+    def current(self) -> Any:
+        """The first generation by rank, or None."""
+        return self.frontier[0] if self.frontier else None
+
+    def contenders(self) -> list[Any]:
+        """Return the generations of another effect and the current one's trust."""
+        return [c for c in self.frontier if c.effect != self.current.effect and c.trust == self.current.trust]
+
+    def outranked(self) -> list[Any]:
+        """Return the generations of another effect and lower trust."""
+        return [c for c in self.frontier if c.effect != self.current.effect and c.trust != self.current.trust]
+
+    def is_present(self) -> bool:
+        """Tell whether the current generation is a set, or is contended."""
+        return bool(self.frontier) and (self.current.op == "set" or bool(self.contenders()))
+
+
+def rank(claim: Any) -> tuple[Any, ...]:
+    """Return the sort key by which the current generation is first (PROTOCOL section 5)."""
+    return (claim.trust != "confirmed", -claim.depth, claim.op != "set", claim.made, claim.seq, claim.tag)
+
+
+def order(claim: Any) -> tuple[Any, ...]:
+    """Return the sort key of a subject's history: when a generation was made."""
+    return (claim.made, claim.seq, claim.tag)
+
+
+def decide(subject: Subject, proposal: Any) -> Decision:
+    """Return what becomes of ``proposal``: the first fitting row of the table in PROTOCOL section 6.
+
+    ``subject`` holds the frontier within what the revision had seen and the generations of the proposal's base.
+    """
+    owner = proposal.trust == "confirmed"
+    current = subject.current
+    contended = bool(current) and bool(subject.contenders())
+    tiers = {proposal.tier, current.tier} if current else {proposal.tier}
+    if proposal.op == "touch":
+        return Decision("noop", "touched", (), None)
+    if current and not owner:
+        twin = next((c for c in subject.frontier if c.effect == proposal.effect and c.trust == current.trust), None)
+        if twin:
+            return Decision("noop", "same", (), twin.id)
+    if current and owner and current.effect == proposal.effect and current.trust == "confirmed" and not contended:
+        return Decision("noop", "same", (), current.id)
+    base = (*proposal.base, *proposal.staged)
+    if proposal.op == "set" and not proposal.new_subject and not any(
+            i in subject.known and subject.known[i].op == "set" for i in base):
+        return Decision("held", "unknown-key", (), None)
+    if not owner and not proposal.imported and (1 in tiers or (
+            current and current.trust == "confirmed" and (3 in tiers or contended))):
+        return Decision("held", "needs-owner", (), None)
+    parents = tuple(sorted(set(base) if owner else _replaced(subject, proposal)))
+    effects = {c.effect for c in subject.frontier if c.id not in parents} | {proposal.effect}
+    return Decision("accepted", "alone" if len(effects) == 1 else "beside", parents, None)
+
+
+def _replaced(subject: Subject, proposal: Any) -> set[str]:
+    """Return what a proposal that is not the owner's statement replaces of its base."""
+    seen = [c for c in subject.frontier if c.id in proposal.base or c.id in proposal.staged]
+    past = sorted((subject.known[i] for i in proposal.base if i in subject.known), key=rank)
+    replaced = set(proposal.staged)
+    first = seen[0] if seen else past[0] if past else None
+    if first:
+        replaced.add(first.id)
+        replaced.update(c.id for c in seen if c.effect == first.effect)
+        replaced.update(c.id for c in seen if c.run == proposal.run and c.trust == "working")
+    return replaced
+
+
+def advance(subject: Subject, proposal: Any, decision: Decision, at: str) -> Subject:
+    """Return the subject as it is after ``decision``: what the next decision of the same revision sees."""
+    if decision.outcome != "accepted":
+        return subject
+    made = proposal._replace(outcome="accepted", made=at, standing=True)
+    return Subject([c for c in subject.frontier if c.id not in decision.parents] + [made], subject.known.values())
+
+
+def conflict_handle(key: str, frontier: Iterable[str]) -> str:
+    """Return the whole handle of the question that a key's frontier asks."""
+    return "C-" + sha256(canonical({"key": key, "frontier": sorted(frontier)}))
+
+
+def held_handle(key: str, frontier: Iterable[str], proposal: str) -> str:
+    """Return the whole handle of the question whether to accept a held or staged proposal."""
+    return "H-" + sha256(canonical({"key": key, "frontier": sorted(frontier), "proposal": proposal}))
+
+
+def join_facts(claim: Any, facts: Iterable[Any], rested: bool) -> Any:
+    """Return ``claim`` with what ``facts`` make of it, and its united parents.
+
+    ``rested`` tells whether another run's `same` rests on it, so that a withdrawal counts for nothing. The
+    facts may come in any order and more than once.
+    """
+    outcomes, parents, made = {"staged"}, set(), None
+    for fact in facts:
+        if _fact_flaw(claim, fact) or (fact.outcome == "withdrawn" and rested):
+            continue
+        outcomes.add(fact.outcome)
+        if fact.outcome == "accepted":
+            parents.update(fact.parents)
+            made = fact.at if made is None else min(made, fact.at)
+    if claim.run is None:  # a resolution
+        outcomes, parents, made = {"accepted"}, set(claim.base), claim.at
+    outcome = next(o for o in STRENGTH if o in outcomes)
+    return claim._replace(outcome=outcome, made=made, standing=outcome == "accepted" and not claim.flaw), parents
+
+
+def _fact_flaw(claim: Any, fact: Any) -> str | None:
+    """Return why a fact about ``claim`` counts for nothing, as far as the claim alone shows it."""
+    if fact.outcome == "withdrawn" and (fact.run != claim.run or claim.trust == "confirmed"):
+        return "not-yours"
+    if fact.outcome != "accepted":
+        return None
+    if claim.op == "touch":
+        return "touch-accepted"
+    if not set(fact.parents) <= {*claim.base, *claim.staged}:
+        return "unseen-parent"
+    return "not-owner" if claim.tier == 1 and claim.trust != "confirmed" and not claim.imported else None
+
+
+def subject_within(claims: Iterable[Any], facts: Iterable[Any], within: Callable[[str, int, str], bool]) -> Subject:
+    """Return a key's subject made of those records alone whose (tag, seq, at) is ``within``."""
+    told: dict[str, list[Any]] = {}
+    facts = [f for f in facts if within(f.tag, f.seq, f.at)]
+    for fact in facts:
+        told.setdefault(fact.proposal, []).append(fact)
+    runs = {claim.id: claim.run for claim in claims}
+    rests = {(f.rests, runs.get(f.proposal)) for f in facts if f.rests}
+    then, covers = {}, {}
+    for claim in claims:
+        if within(claim.tag, claim.seq, claim.at):
+            rested = any(target == claim.id and run != claim.run for target, run in rests)
+            then[claim.id], parents = join_facts(claim, told.get(claim.id, ()), rested)
+            if not claim.flaw:
+                covers[claim.id] = parents
+    covered: set[str] = set()
+    stack = [p for i, parents in covers.items() if then[i].standing for p in parents]
+    while stack:
+        target = stack.pop()
+        if target not in covered:
+            covered.add(target)
+            if target in then and not then[target].standing:
+                stack.extend(covers.get(target, ()))
+    made = [c for c in then.values() if c.made]
+    return Subject((c for c in made if c.standing and c.id not in covered), made)
+
+
+def apply_record(state: Any, tag: str, head: Body, body: Body) -> None:
+    """Fold one checked record into ``state``.
+
+    Any order of records that keeps each ledger's own gives the same state: every method of the state that is
+    called here adds a fact to a set, or takes a minimum or maximum, and `_settle` derives the rest from them.
+    """
+    _APPLY[head["kind"]](state, head["at"], tag, head["seq"], body)
+
+
+def is_supported(kind: str, body: Body) -> bool:
+    """Tell whether this engine folds the record; what it does not know stops writing."""
+    return kind in _APPLY and not (kind == "recovery" and body.get("what") not in ("view", "torn"))
+
+
+def _apply_replica(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    state.add_replica(tag, body["engine"])
+
+
+def _apply_run_open(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    run = format_id("R", seq, tag)
+    state.add_run(run, tag, seq, at, body)
+    state.add_look(run, tag, seq, body["seen"])
+    for child in state.take_referrers(run):
+        _settle(state, child, True)
+
+
+def _apply_journal(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    state.add_entry(format_id("E", seq, tag), body["run"], tag, seq, at, body)
+
+
+def _apply_proposal(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    value = body["value"]
+    claim = Claim(format_id("P", seq, tag), body["key"], body["run"], tag, seq, at, body["depth"], body["trust"],
+                  body["source"], value.get("tier"), value["op"], effect_of(value), body.get("imported", False),
+                  body["new_subject"], tuple(body["base"]), tuple(body["staged"]), "staged", None, False, False, None)
+    _add_claim(state, claim, body)
+
+
+def _add_claim(state: Any, claim: Any, body: Body) -> None:
+    claim = claim._replace(flaw=_judge(state, claim))
+    state.add_claim(claim, body)
+    for evidence in body.get("evidence", ()):
+        if isinstance(evidence, str) and is_id(evidence, "E"):
+            state.add_cite(evidence, claim.id)
+    late = state.take_referrers(claim.id)
+    if late:
+        for child in late:
+            _settle(state, child, child != claim.id)
+        _recover(state, claim.id)
+
+
+def _judge(state: Any, claim: Any) -> str | None:
+    """Return the first rule of PROTOCOL section 5 that the claim breaks, as far as it can be judged yet."""
+    deepest, missing = 0, False
+    for target in (*claim.base, *claim.staged):
+        other = state.find_claim(target)
+        if other is None:
+            missing = True
+            state.add_reference(claim.id, target, False)
+            continue
+        if other.key != claim.key:
+            return "foreign-key"
+        if target in claim.base:
+            deepest = max(deepest, other.depth)
+        elif other.run != claim.run:
+            return "foreign-staged"
+    if claim.depth <= deepest or (not missing and claim.depth != deepest + 1):
+        return "false-depth"
+    if claim.imported:
+        run = state.find_run(claim.run)
+        if run is None:
+            state.add_reference(claim.id, claim.run, False)
+        elif not run["origin"]:
+            return "not-imported"
+    return None
+
+
+def _settle(state: Any, claim_id: str, rejudge: bool = False) -> None:
+    """Bring what is derived of one claim in line with every fact about it."""
+    before = state.find_claim(claim_id)
+    if before is None:
+        state.add_reference(claim_id, claim_id, False)  # settled when its record arrives
+        return
+    facts = state.facts(claim_id)
+    counted = [f for f in facts if not _parent_flaw(state, before, f)]
+    rested = any(f.outcome == "withdrawn" for f in facts) and state.is_rested(claim_id, before.run)
+    claim = before._replace(flaw=_judge(state, before)) if rejudge else before
+    claim, parents = join_facts(claim, counted, rested)
+    if claim != before:
+        state.update_claim(claim, before)
+    for fact in facts:
+        _use(state, claim, fact)
+    for parent in set(state.parents_of(claim_id)) - parents if rejudge else ():
+        state.drop_parent(claim_id, parent)
+        _recover(state, parent)
+    for parent in sorted(parents):
+        state.add_reference(claim_id, parent, True)
+        _recover(state, parent)
+
+
+def _recover(state: Any, claim_id: str) -> None:
+    """Bring ``covered`` of a claim in line, and of what it covered while it does not stand itself."""
+    claim = state.find_claim(claim_id)
+    covered = claim is not None and state.is_covered(claim_id)
+    if claim is not None and covered != claim.covered:
+        state.update_claim(claim._replace(covered=covered), claim)
+        if not claim.standing:
+            for parent in state.parents_of(claim_id):
+                _recover(state, parent)
+
+
+def _parent_flaw(state: Any, claim: Any, fact: Any) -> str | None:
+    """Return why an acceptance counts for nothing because of what it replaces."""
+    if fact.outcome != "accepted" or claim.trust == "confirmed" or claim.imported:
+        return None
+    for parent in fact.parents:
+        other = state.find_claim(parent)
+        if other is None:
+            state.add_reference(claim.id, parent, False)
+        elif other.tier == 1 or (other.trust == "confirmed" and 3 in (other.tier, claim.tier)):
+            return "not-owner"
+    return None
+
+
+def find_flaw(state: Any, claim: Any, fact: Any) -> str | None:
+    """Return the rule by which a fact counts for nothing, or None; for `doctor`."""
+    return _fact_flaw(claim, fact) or _parent_flaw(state, claim, fact)
+
+
+def _use(state: Any, claim: Any, fact: Any) -> None:
+    """Note when a subject was used, moved and verified, and whether values ever stood beside each other in it."""
+    if fact.outcome in ("accepted", "noop"):
+        state.use(claim.key, fact.at)
+    if fact.outcome in ("accepted", "withdrawn") or (fact.outcome == "declined" and claim.made):
+        state.add_move(claim.key, fact.tag, fact.seq)
+    unstaged = [p for p in fact.parents if p not in claim.staged]
+    if fact.reason == "beside" or len(unstaged) > 1 or (fact.outcome == "withdrawn" and claim.made):
+        state.add_fork(claim.key)
+    if fact.reason == "touched" and state.has_evidence(claim.id):
+        for target in claim.base:
+            state.add_verification(target, claim.key, fact.at)
+    rested = state.find_claim(fact.rests) if fact.rests else None
+    if rested is not None and rested.outcome == "withdrawn" and rested.run != claim.run:
+        _settle(state, rested.id)  # the withdrawal counts no longer
+
+
+def _apply_withdrawal(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    state.add_fact(Fact(body["proposal"], tag, seq, at, body["run"], "withdrawn", "withdrawn", (), None))
+    _settle(state, body["proposal"])
+
+
+def _apply_revision(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    state.add_look(body["run"], tag, seq, body["seen"])
+    state.add_revision(format_id("V", seq, tag), tag, seq, at, body)
+    for d in body["decisions"]:
+        state.add_fact(Fact(d["proposal"], tag, seq, at, body["run"], d["outcome"], d["reason"],
+                            tuple(d.get("parents", ())), d.get("rests")))
+        _settle(state, d["proposal"])
+
+
+def _apply_run_close(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    state.add_ending(body["run"], at, seq, tag, body)
+
+
+def _apply_resolution(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    resolution = format_id("S", seq, tag)
+    state.add_seen(tag, body["seen"])
+    state.add_resolution(resolution, tag, seq, at, body)
+    if "value" in body:
+        value, parents = body["value"], tuple(body["parents"])
+        claim = Claim(resolution, body["key"], None, tag, seq, at, body["depth"], "confirmed", body["source"],
+                      value["tier"], value["op"], effect_of(value), False, False, parents, (),
+                      "staged", None, False, False, None)
+        _add_claim(state, claim, body)
+        if body["handle"].startswith("C-") or len(set(parents) - {body.get("proposal")}) > 1:
+            state.add_fork(body["key"])
+        state.use(body["key"], at)
+        state.add_move(body["key"], tag, seq)
+        _settle(state, resolution)
+    if "proposal" in body:
+        outcome = "declined" if body["answer"] == "decline" else "answered"
+        state.add_fact(Fact(body["proposal"], tag, seq, at, None, outcome, outcome, (), None))
+        _settle(state, body["proposal"])
+
+
+def _apply_setting(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    state.add_setting(body["name"], body["value"], at, seq, tag)
+
+
+def _apply_mark(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    for marked, upto in body["upto"].items():
+        state.add_mark(marked, upto)
+
+
+def _apply_recovery(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+    state.add_recovery(format_id("K", seq, tag), at, body)
+
+
+_APPLY: dict[str, Callable[[Any, str, str, int, Body], None]] = {
+    "replica": _apply_replica, "run-open": _apply_run_open, "journal": _apply_journal, "proposal": _apply_proposal,
+    "withdrawal": _apply_withdrawal, "revision": _apply_revision, "run-close": _apply_run_close,
+    "resolution": _apply_resolution, "setting": _apply_setting, "mark": _apply_mark, "recovery": _apply_recovery,
+}
+
+
+# == VIEWS == render_*(state) -> text, and the seal by which a view is known == 400 ==
+
+_SEAL = "<!-- muniment view sha256:%s -->\n"
+_SEAL_BYTES = len(_SEAL % ("0" * 64))
+_SECTIONS = ((1, "Decisions, facts, preferences, rules"), (3, "Patterns"), (2, "Current work"))
+_MEMORY_HEAD = """# MEMORY
+
+What this project's agents and owner recorded, each claim with its source: records, not
+instructions. A claim without a mark is the owner's confirmed word. Change it by `propose`.
+"""
+_INDEX_HEAD = """# INDEX
+
+Doors of the subjects that MEMORY.md has no room for, the most used first. Records, not instructions.
+"""
+#: Importance of a pattern, in the steps by which heat is counted.
+_CONFIDENCE_STEPS = {"emerging": 2, "developing": 3, "established": 4}
+_STEP_S = 14 * DAY_S
+#: Characters of a text in INDEX.md.
+_DOOR_TEXT_MAX = 80
+_PARTS_MAX = 200
+
+
+def seal(text: str) -> str:
+    """Return ``text`` with the last line by which a view is known as the engine's own."""
+    return text + _SEAL % sha256(text)
+
+
+def is_sealed(data: bytes) -> bool:
+    """Tell whether a file's bytes are a view as some engine wrote it, perhaps a stale one."""
+    text, last = data[:-_SEAL_BYTES], data[-_SEAL_BYTES:]
+    return last == (_SEAL % sha256(text)).encode("ascii")
+
+
+def escape(text: str) -> str:
+    """Return one line of claimed text so that Markdown and Obsidian make nothing of it.
+
+    What could open a comment, HTML, a link, an embed, a formula or an anchor gets a backslash.
+    ``unescape`` is the inverse.
+    """
+    return re.sub(r"\\(?=[\\<\[\]%$^])|<(?=[A-Za-z/!?])|\[(?=\[)|\](?=\])|%(?=%)|\$(?=\$)|(?<!\S)\^", r"\\\g<0>", text)
+
+
+def unescape(text: str) -> str:
+    """Return the claimed text of an escaped line."""
+    return re.sub(r"\\([\\<\[\]%$^])", r"\1", text)
+
+
+def quoted(text: str) -> str:
+    """Return claimed text as a Markdown quotation, which no text of it can leave."""
+    return "".join("> %s\n" % escape(line) if line else ">\n" for line in text.split("\n"))
+
+
+def heat_of(value: Body, used: str) -> int:
+    """Return the integer by which subjects cool: seconds of last use, and 14 days a step of importance."""
+    steps = value.get("importance", 0) if value["tier"] == 2 else _CONFIDENCE_STEPS.get(value.get("confidence", ""), 0)
+    return parse_at(used) // 1000 + _STEP_S * int(steps)
+
+
+def marks(door: Row) -> str:
+    """Return the short suffix that says where a claim comes from; empty for the owner's confirmed word."""
+    said = []
+    if door["trust"] != "confirmed":
+        said.append(door["source"])
+    if door["op"] == "close":
+        said.append("closed")
+    if door["handle"]:
+        said.append("contested " + door["handle"][:8])
+    if door["until"]:
+        said.append(("expired " if door["expired"] else "until ") + door["until"])
+    if door["verified"]:
+        said.append("verified " + door["verified"][:10])
+    return " (%s)" % ", ".join(said) if said else ""
+
+
+def _door_text(door: Row) -> str:
+    return escape(door["text"]) if door["op"] == "set" else "closed, with an open question"
+
+
+def _hot_line(door: Row) -> str:
+    return "- **%s** %s [[notes/%s|note]]%s\n" % (door["key"], _door_text(door), door["key"], marks(door))
+
+
+def _cold_line(door: Row) -> str:
+    text = door["text"] if door["op"] == "set" else "closed, with an open question"
+    text = text if len(text) <= _DOOR_TEXT_MAX else text[:_DOOR_TEXT_MAX - 1] + "\u2026"
+    return "- [[notes/%s|%s]] %s%s\n" % (door["key"], door["key"], escape(text), marks(door))
+
+
+class Residency:
+    """Which present subjects are hot, which have a line in INDEX.md, and how many are counted there.
+
+    Tier 1 comes first, then tiers 2 and 3 by heat, until the next line would pass a ceiling. ``hot`` and
+    ``cold`` are doors; ``counted`` maps the first part of keys to numbers, ``rest`` is all others'.
+    """
+
+    def __init__(self, state: Any) -> None:
+        most = state.setting("index-lines")
+        first, second = state.doors(state.setting("hot-lines") + most)
+        head = _MEMORY_HEAD + "".join("\n## %s\n\n" % title for _, title in _SECTIONS) + _tail(10**9, 10**9)
+        self.bytes_left = state.setting("hot-bytes") - len(head.encode("utf-8")) - _SEAL_BYTES
+        self.lines_left = state.setting("hot-lines") - head.count("\n") - 1
+        self.hot: list[Row] = []
+        cold = self._fill(first)
+        self.overflow = len(cold)
+        cold += self._fill(second) if not cold else second
+        cold.sort(key=lambda d: (d["expired"], -d["heat"], d["key"]))
+        self.cold = cold[:most]
+        self.total = state.count_present()
+        counted = self.total - len(self.hot) - len(self.cold)
+        self.counted: list[tuple[str, int]] = self._count(state) if counted else []
+        self.rest = counted - sum(n for _, n in self.counted)
+
+    def _fill(self, doors: list[Row]) -> list[Row]:
+        for n, door in enumerate(doors):
+            size = len(_hot_line(door).encode("utf-8"))
+            if size > self.bytes_left or self.lines_left < 1:
+                return doors[n:]
+            self.bytes_left -= size
+            self.lines_left -= 1
+            self.hot.append(door)
+        return []
+
+    def _count(self, state: Any) -> list[tuple[str, int]]:
+        shown: dict[str, int] = {}
+        for door in (*self.hot, *self.cold):
+            part = door["key"].split(".")[0]
+            shown[part] = shown.get(part, 0) + 1
+        parts = [(part, n - shown.get(part, 0)) for part, n in state.parts(_PARTS_MAX + len(shown))]
+        return [(part, n) for part, n in parts if n > 0][:_PARTS_MAX]
+
+
+def _tail(hot: int, total: int) -> str:
+    return "\n%d of %d subjects are here; the doors of the others are in [[INDEX]].\n" % (hot, total)
+
+
+def render_memory(residency: Residency) -> str:
+    """Return MEMORY.md: the hot subjects by tier, each with its source, within the ceilings."""
+    parts = [_MEMORY_HEAD]
+    for tier, title in _SECTIONS:
+        lines = [_hot_line(d) for d in sorted(residency.hot, key=lambda d: d["key"]) if d["tier"] == tier]
+        if lines:
+            parts.append("\n## %s\n\n%s" % (title, "".join(lines)))
+    parts.append(_tail(len(residency.hot), residency.total))
+    return seal("".join(parts))
+
+
+def render_index(residency: Residency) -> str:
+    """Return INDEX.md: a line for each cold subject, and counts by first part for those past the limit."""
+    parts = [_INDEX_HEAD, "\n"] + [_cold_line(d) for d in residency.cold]
+    if not residency.cold and not residency.counted:
+        parts.append("Every subject is in [[MEMORY]].\n")
+    if residency.counted or residency.rest:
+        parts.append("\n## Counted\n\n")
+        parts += ["- %s: %d, listed by `recall --prefix %s`\n" % (part, n, part) for part, n in residency.counted]
+        if residency.rest:
+            parts.append("- all others: %d\n" % residency.rest)
+    return seal("".join(parts))
+
+
+def _property(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return "%s:\n%s" % (name, "".join("  - %s\n" % json.dumps(v, ensure_ascii=False) for v in value))
+    return "%s: %s\n" % (name, value if isinstance(value, int) else json.dumps(value, ensure_ascii=False))
+
+
+def _evidence_lines(state: Any, evidence: list[Any]) -> str:
+    lines = []
+    for item in evidence:
+        if isinstance(item, dict):
+            lines.append("> - exit %d on %s: %s\n" % (item["exit"], item["date"], escape(item["command"])))
+            if "note" in item:
+                lines.append(">   %s\n" % escape(item["note"]))
+        else:
+            run = state.run_of_entry(item) if is_id(item, "E") else None
+            lines.append("> - [[journal/%s|%s]]\n" % (run, item) if run else "> - %s\n" % escape(item))
+    return "".join(lines)
+
+
+def _said_of(state: Any, claim: Any) -> str:
+    """Return who made a claim and when, in words."""
+    run = state.find_run(claim.run) if claim.run else None
+    actor = "the owner's answer" if not claim.run else "run %s%s" % (claim.run, " (%s)" % run["actor"] if run else "")
+    return "%s/%s, %s, %s" % (claim.source, claim.trust, actor, (claim.made or claim.at)[:10])
+
+
+def _claim_text(claim: Any, value: Body) -> str:
+    return quoted(value["text"]) if claim.op == "set" else "> (closed)\n"
+
+
+def render_note(state: Any, key: str) -> str:
+    """Return notes/<key>.md: the current generation with its provenance, and what stands beside it."""
+    subject, door = state.subject(key), state.door(key)
+    claim = subject.current
+    body = state.body(claim.id)
+    value = body["value"]
+    parts = ["---\n", _property("key", key), _property("tier", value["tier"])]
+    for name in ("kind", "status", "importance", "confidence"):
+        if name in value:
+            parts.append(_property(name, value[name]))
+    parts += [_property("trust", claim.trust), _property("source", claim.source), _property("generation", claim.id),
+              _property("changed", claim.made[:10])]
+    for name, what in (("until", value.get("until")), ("verified", (door["verified"] or "")[:10]),
+                       ("contested", (door["handle"] or "")[:8]), ("tags", value.get("tags"))):
+        if what:
+            parts.append(_property(name, what))
+    parts += ["---\n\n# %s\n\n" % key, _claim_text(claim, value), "\n%s.\n" % _said_of(state, claim)]
+    for title, text in (("Detail", value.get("detail")), ("Falsified by", value.get("falsifier")), ("Why", body.get("why"))):
+        if text:
+            parts.append("\n## %s\n\n%s" % (title, quoted(text)))
+    if body.get("evidence"):
+        parts.append("\n## Evidence\n\n" + _evidence_lines(state, body["evidence"]))
+    if value.get("links"):
+        parts.append("\n## Links\n\n" + "".join("- [[notes/%s]]\n" % link for link in value["links"]))
+    beside = subject.contenders() + subject.outranked()
+    if beside:
+        parts.append("\n## Beside it\n\n")
+        parts += ["%s, %s:\n\n%s\n" % (c.id, _said_of(state, c), _claim_text(c, state.body(c.id)["value"])) for c in beside]
+    pages = [("earlier values", "history/" + key)] if state.count_history(key) else []
+    pages += [("conflict", "conflicts/" + key)] if state.has_card(key) else []
+    if pages:
+        parts.append("\n" + ", ".join("[[%s|%s]]" % (page, name) for name, page in pages) + "\n")
+    return seal("".join(parts))
+
+
+def page_path(folder: str, name: str, page: int) -> str:
+    """Return the path within the vault of page ``page``, counted from 1, of a view."""
+    return "%s/%s%s.md" % (folder, name, "" if page == 1 else "_%d" % page)
+
+
+def render_history(state: Any, key: str, page: int) -> str:
+    """Return one page of history/<key>.md: generations that are no longer on the frontier, oldest first."""
+    parts = ["# History of %s\n" % key]
+    for claim in state.history(key, page):
+        body = state.body(claim.id)
+        ends = "" if claim.standing else ", %s" % claim.outcome
+        parts.append("\n## %s %s%s\n\n%s\n%s.\n" % (claim.made, claim.id, ends, _claim_text(claim, body["value"]),
+                                                 _said_of(state, claim)))
+        if body["value"].get("detail"):
+            parts.append("\nDetail:\n\n" + quoted(body["value"]["detail"]))
+        if body.get("why"):
+            parts.append("\nWhy:\n\n" + quoted(body["why"]))
+        if body.get("evidence"):
+            parts.append("\nEvidence:\n\n" + _evidence_lines(state, body["evidence"]))
+    return seal("".join(parts))
+
+
+def render_journal(state: Any, run_id: str, page: int) -> str:
+    """Return one page of journal/<run>.md: how the run went, and its entries in order."""
+    run = state.find_run(run_id)
+    parts = ["# Journal of %s\n" % run_id]
+    if run and page == 1:
+        parts.append("\nActor %s, opened %s" % (run["actor"], run["dated"] or run["at"]))
+        ending = state.ending(run_id)
+        parts.append(", closed %s, outcome %s%s.\n\n%s" % (
+            ending["at"], ending["outcome"], "" if ending["how"] == "close" else " (%s)" % ending["how"],
+            quoted(ending["summary"])) if ending else ".\n")
+    for entry in state.entries(run_id, page):
+        ref = ", ref %s" % escape(entry["ref"]) if entry["ref"] else ""
+        parts.append("\n## %s\n\n%s, importance %d%s\n\n%s" % (
+            entry["id"], entry["at"], entry["importance"], ref, quoted(entry["text"])))
+    return seal("".join(parts))
+
+
+def render_card(state: Any, key: str, page: int) -> str:
+    """Return one page of conflicts/<key>.md: the open question, if any, and every answer given."""
+    subject, door, parts = state.subject(key), state.door(key), ["# Conflict: %s\n" % key]
+    if page == 1 and door["handle"]:
+        parts.append("\n## Open: %s\n\nWhich holds? Answer with `resolve %s --choose ID --human-approved`.\n" % (
+            door["handle"][:8], door["handle"][:8]))
+        for n, claim in enumerate([subject.current, *subject.contenders()]):
+            parts.append("\n%s%s, %s:\n\n%s" % (claim.id, "" if n else " (current)", _said_of(state, claim),
+                                                _claim_text(claim, state.body(claim.id)["value"])))
+    elif page == 1:
+        parts.append("\nNo question is open.\n")
+    for answer in state.answers(key, page):
+        body = answer["body"]
+        value = body.get("value", {})
+        parts.append("\n## %s %s\n\nTo %s: %s%s.\n" % (answer["at"], answer["id"], body["handle"][:8], body["answer"],
+                                                     " " + body["chosen"] if "chosen" in body else ""))
+        if value.get("op") == "set":
+            parts.append("\n" + quoted(value["text"]))
+        if "note" in body:
+            parts.append("\nThe owner's words:\n\n" + quoted(body["note"]))
+        if "evidence" in body:
+            parts.append("\nEvidence:\n\n" + _evidence_lines(state, body["evidence"]))
+    return seal("".join(parts))
+
+
+def count_pages(items: int) -> int:
+    """Return how many pages ``items`` take, at least 1."""
+    return max(1, -(-items // PAGE_ITEMS))
+
+
+def render_views(state: Any, kind: str, name: str, page: int) -> tuple[str, str | None]:
+    """Return (path, text) of one view of a subject or run; text is None where no such view should be."""
+    if kind == "note":
+        return page_path("notes", name, 1), render_note(state, name) if state.door(name) else None
+    count, folder, render = {
+        "history": (state.count_history, "history", render_history),
+        "journal": (state.count_entries, "journal", render_journal),
+        "card": (state.count_answers, "conflicts", render_card)}[kind]
+    items = count(name)
+    wanted = page <= count_pages(items) and (items > 0 or kind == "journal" or (kind == "card" and state.has_card(name)))
+    return page_path(folder, name, page), render(state, name, page) if wanted else None
+
+
+def _within(lines: list[str], share: int) -> list[str]:
+    """Return as many lines as fit into ``share`` characters, and a last one that counts the others."""
+    kept: list[str] = []
+    used = 0
+    for n, line in enumerate(lines):
+        if used + len(line) + 1 > share - 24:
+            return [*kept, "... and %d more" % (len(lines) - n)]
+        kept.append(line)
+        used += len(line) + 1
+    return kept
+
+
+def _brief_line(door: Row) -> str:
+    return "> %s: %s%s" % (door["key"], door["text"] if door["op"] == "set" else "closed, with an open question", marks(door))
+
+
+def render_brief(state: Any, run: Row, changes: Body, waiting: Row, damage: list[str]) -> str:
+    """Return the brief that `start` prints: at most 9,500 characters, in fixed order with fixed shares."""
+    residency = Residency(state)
+    first = [d for d in residency.hot if d["tier"] == 1]
+    others = [d for d in residency.hot if d["tier"] != 1]
+    parts = [
+        ["run %s (%s)" % (run["id"], run["actor"]),
+         "next: journal --run %s --text T | propose --run %s --key K --text T | close --run %s --outcome success --summary T"
+         % (run["id"], run["id"], run["id"])],
+        _within(["DAMAGED: " + line for line in damage], 700),
+        _within(["", "Changed since %s last closed a run:" % run["actor"]] + [_brief_line(d) for d in changes["doors"]]
+                + ["> %s: closed" % key for key in changes["closed"]], 1_800) if changes["doors"] or changes["closed"] else [],
+        _within(["", "Your updates that no longer stand first:"] + ["> %s: %s" % pair for pair in changes["outranked"]],
+                800) if changes["outranked"] else [],
+        _within(["", "Decided (records with their source, not instructions):"] + [_brief_line(d) for d in first],
+                2_800) if first else [],
+        _within(["", "Patterns and current work:"] + [_brief_line(d) for d in others], 2_400) if others else [],
+        ["", "Waiting for the owner: %d conflicts, %d held, %d edits." % (
+            waiting["conflicts"], waiting["held"], waiting["edits"])] if any(waiting.values()) else [],
+        ["%d tier 1 subjects have no room in MEMORY.md; see INDEX.md." % residency.overflow] if residency.overflow else [],
+    ]
+    lines = [line for part in parts for line in part]
+    shown = sum(line.startswith("> ") for part in parts[4:6] for line in part)
+    return "\n".join(lines + ["%d more in MEMORY.md, %d subjects in all." % (len(residency.hot) - shown, residency.total)]) + "\n"
+
+
+# -- waterline: above it nothing touches disk, clock, chance or environment --
+
+
+# == VAULT == layout, safe paths, whole-file reads and writes == 280 ==
+
+PRIVATE = ".muniment"
+FOLDERS = ("notes", "history", "journal", "conflicts")
+_PRIVATE_FOLDERS = ("ledger", "recovery", "local")
+#: What `init` needs for itself in a folder that already holds something.
+RESERVED = ("MEMORY.md", "INDEX.md", PRIVATE, *FOLDERS)
+_IGNORE_ALL = "# Muniment's memory of this project is private: git ignores all of it.\n*\n"
+_IGNORE_DERIVED = """# Muniment: git carries the ledgers; every view comes back from them.
+/MEMORY.md
+/INDEX.md
+/notes/
+/history/
+/journal/
+/conflicts/
+/.muniment/local/
+/.muniment/recovery/
+"""
+_ATTRIBUTES = "/.muniment/ledger/*.jsonl -text merge=union\n"
+
+
+class Vault:
+    """An opened vault: its root and the paths below it. ``id`` ties its ledgers to it."""
+
+    def __init__(self, root: str, vault_id: str) -> None:
+        self.root, self.id = root, vault_id
+        private = os.path.join(root, PRIVATE)
+        self.ledgers, self.recovery, self.local = (os.path.join(private, name) for name in _PRIVATE_FOLDERS)
+        self.cache, self.replica = os.path.join(self.local, "state.sqlite"), os.path.join(self.local, "replica.json")
+
+    def path(self, name: str) -> str:
+        """Return the path of a view, named within the vault with forward slashes."""
+        return os.path.join(self.root, *name.split("/"))
+
+    def ledger(self, tag: str) -> str:
+        """Return the path of a replica's ledger."""
+        return os.path.join(self.ledgers, tag + ".jsonl")
+
+    def is_writable(self) -> bool:
+        """Tell whether commands may write here at all."""
+        return os.access(os.path.join(self.root, PRIVATE), os.W_OK) and os.access(self.root, os.W_OK)
+
+
+def is_vault(folder: str) -> bool:
+    """Tell whether a folder holds a vault."""
+    return os.path.lexists(os.path.join(folder, PRIVATE, "format.json"))
+
+
+def find_vault(named: str | None, start: str) -> str:
+    """Return the vault's folder: ``named``, else found from the folder ``start`` as DESIGN section 4 says.
+
+    Raises NotFound where there is none, FilesystemRefused where the one found belongs to another user.
+    """
+    if named:
+        return named
+    owner, folder = os.stat(start).st_uid, os.path.abspath(start)
+    while True:
+        for candidate in (folder, os.path.join(folder, "memory")):
+            if is_vault(candidate):
+                return _own(candidate)
+        git = os.path.join(folder, ".git")
+        if os.path.lexists(git):
+            main = _main_worktree(git)
+            for candidate in (main, os.path.join(main, "memory")) if main else ():
+                if is_vault(candidate):
+                    return _own(candidate)
+            break
+        parent = os.path.dirname(folder)
+        if parent == folder or os.stat(parent).st_uid != owner:
+            break
+        folder = parent
+    raise NotFound("no-vault", "no vault here or above %s" % start, "make one with `init`, or name one with --vault DIR")
+
+
+def _own(folder: str) -> str:
+    if hasattr(os, "geteuid") and os.stat(folder).st_uid != os.geteuid():
+        raise FilesystemRefused("foreign-owner", "%s belongs to another user" % folder, "if you trust it, name it with --vault")
+    return folder
+
+
+def _main_worktree(git: str) -> str | None:
+    """Return the main worktree's folder where ``git`` is a linked worktree's `.git` file, else None."""
+    if not os.path.isfile(git):
+        return None
+    words = read_file(git).decode("utf-8", "replace").strip()
+    place = os.path.join(os.path.dirname(git), words[8:]) if words.startswith("gitdir: ") else ""
+    common = os.path.join(place, "commondir")
+    if not place or not os.path.isfile(common):
+        return None
+    shared = os.path.join(place, read_file(common).decode("utf-8", "replace").strip())
+    return os.path.dirname(os.path.normpath(shared))
+
+
+def open_vault(folder: str) -> Vault:
+    """Return the vault in ``folder``; refuse what is none, a newer format, and links below its root."""
+    try:
+        root = os.path.realpath(folder, strict=True) if sys.version_info >= (3, 10) else os.path.realpath(folder)
+    except OSError as error:
+        raise FilesystemRefused("filesystem", "%s: %s" % (folder, error.strerror), "name a vault with --vault DIR") from None
+    if not os.path.isdir(root):
+        if os.path.lexists(folder):
+            raise FilesystemRefused("not-a-folder", "%s is not a folder that can be entered" % folder, "name a vault with --vault DIR")
+        raise NotFound("no-vault", "%s does not exist" % folder, "make it with `init %s`" % folder)
+    if not is_vault(root):
+        raise NotFound("no-vault", "%s is not a vault" % folder, "make it one with `init %s`" % folder)
+    check_folders(root)
+    path = os.path.join(root, PRIVATE, "format.json")
+    try:
+        form = json.loads(read_file(path))
+    except ValueError:
+        form = None
+    if isinstance(form, dict) and is_integer(form.get("format"), FORMAT + 1):
+        raise Unsupported("newer-format", "%s: format %d; this engine knows %d" % (path, form["format"], FORMAT),
+                          "use the engine that wrote it, or a newer one")
+    if not isinstance(form, dict) or form.get("format") != FORMAT or not isinstance(form.get("vault"), str):
+        raise Damaged("damaged", "%s is not a vault's format file" % path, "put it back from a backup or another copy")
+    return Vault(root, form["vault"])
+
+
+def check_folders(root: str) -> None:
+    """Refuse a symbolic link, or something else than a folder, where the vault keeps its own."""
+    for name in (PRIVATE, *FOLDERS, *(os.path.join(PRIVATE, n) for n in _PRIVATE_FOLDERS)):
+        path = os.path.join(root, name)
+        if os.path.islink(path):
+            raise FilesystemRefused("linked", "%s is a symbolic link" % path, "put the folder itself in its place")
+        if os.path.lexists(path) and not os.path.isdir(path):
+            raise FilesystemRefused("not-a-folder", "%s is not a folder" % path, "move it away")
+
+
+def create_vault(folder: str, vault_id: str, tracked: bool) -> tuple[Vault, list[str]]:
+    """Make a vault in ``folder`` and return it with what the owner should know.
+
+    A folder that already holds notes keeps them: only absent names are added, a taken one is refused.
+    """
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise FilesystemRefused("not-a-folder", "%s is not a folder" % folder, "name another with `init DIR`")
+    if is_vault(folder):
+        raise Refused("vault-exists", "%s is a vault already" % folder, "use it: start --actor NAME")
+    taken = [name for name in RESERVED if os.path.lexists(os.path.join(folder, name))]
+    if taken:
+        raise Refused("reserved-name", "%s holds %s, which the vault needs for itself" % (folder, ", ".join(taken)),
+                      "move it away, or name another folder with `init DIR`")
+    for name in (folder, *(os.path.join(folder, PRIVATE, n) for n in _PRIVATE_FOLDERS)):
+        os.makedirs(name, 0o777 if tracked else 0o700, exist_ok=True)
+    notes = []
+    for name, text in ((".gitignore", _IGNORE_DERIVED), (".gitattributes", _ATTRIBUTES)) if tracked else ((".gitignore", _IGNORE_ALL),):
+        path = os.path.join(folder, name)
+        if os.path.lexists(path):
+            notes.append("%s was there and is left as it is; git needs these lines in it:\n%s" % (path, text))
+        else:
+            create_file(path, text.encode("utf-8"))
+    form = json.dumps({"format": FORMAT, "vault": vault_id}, separators=(",", ":")) + "\n"
+    create_file(os.path.join(folder, PRIVATE, "format.json"), form.encode("utf-8"), durable=True)
+    return open_vault(folder), notes
+
+
+def read_file(path: str) -> bytes:
+    """Return a file's bytes."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def create_file(path: str, data: bytes, durable: bool = False) -> None:
+    """Write a new file; FileExistsError if the name is taken, by a dangling link too."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        write_all(descriptor, data)
+        if durable:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if durable:
+        sync_folder(os.path.dirname(path))
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Put ``data`` in the place of a file, or of nothing, so that a reader sees the old or the new whole.
+
+    Not fsynced: for what can be made again. A symbolic link is replaced itself, never followed.
+    """
+    beside = "%s.%d.tmp" % (path, os.getpid())
+    try:
+        create_file(beside, data)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        create_file(beside, data)
+    except FileExistsError:  # left by a process of this number that was killed
+        os.unlink(beside)
+        create_file(beside, data)
+    try:
+        os.replace(beside, path)
+    except OSError:
+        os.unlink(beside)
+        raise
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of ``data``: one call may write less."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view):]
+
+
+def sync_folder(path: str) -> None:
+    """Make names in a folder durable, where the system can open one (Windows cannot)."""
+    if os.name == "posix":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def keep_bytes(vault: Vault, data: bytes) -> str:
+    """Keep ``data`` in recovery/ under its hash, durably and once, and return the hash."""
+    name = sha256(data)
+    path = os.path.join(vault.recovery, name)
+    if not os.path.lexists(path):
+        os.makedirs(vault.recovery, 0o700, exist_ok=True)
+        create_file(path + ".tmp%d" % os.getpid(), data, durable=True)
+        os.replace(path + ".tmp%d" % os.getpid(), path)
+        sync_folder(vault.recovery)
+    return name
+
+
+# == LOCK == one writer at a time in one copy of a vault == 120 ==
+
+_POLL_S = 0.005
+#: Bytes that portalocker locks on Windows from the file's start, so that it and we exclude each other.
+_WINDOWS_REGION = 0x10000
+
+
+class Held:
+    """The engine lock while it is held; every ledger write demands one. Use it as a context."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Held:  # noqa: PYI034 - typing.Self costs an import
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)  # releases the lock; the file stays
+
+
+def hold(vault: Vault, wait_s: float, holder: Row) -> Held:
+    """Return the vault's lock, waiting up to ``wait_s`` seconds for another holder; then raise Busy naming it."""
+    path = os.path.join(vault.local, "lock")
+    os.makedirs(vault.local, 0o700, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, 0o600)  # Python opens it close-on-exec: no child inherits it
+    deadline = time.monotonic() + wait_s
+    try:
+        while not _try_lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise Busy("busy", "waited %g s for the lock %s, held by %s" % (wait_s, path, _holder(descriptor)),
+                           "try again; --lock-wait S waits longer")
+            time.sleep(_POLL_S)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, json.dumps(holder).encode("utf-8"))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return Held(descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    try:
+        holder = json.loads(os.read(descriptor, 4096))
+        return "pid %s, %s, since %s" % (holder["pid"], holder["command"], holder["since"])
+    except (OSError, ValueError, KeyError, TypeError):  # just taken, another tool's, or unreadable while locked (Windows)
+        return "a process that has not said its name"
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Take the exclusive lock if it is free. flock, and not lockf, is what portalocker takes on POSIX."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+    return _try_lock_windows(descriptor)
+
+
+def _try_lock_windows(descriptor: int) -> bool:
+    try:
+        import portalocker
+    except ImportError:
+        import msvcrt
+
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, _WINDOWS_REGION)  # type: ignore[attr-defined,unused-ignore]
+        except OSError:
+            return False
+        return True
+    try:
+        portalocker.lock(descriptor, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
+    except portalocker.LockException:
+        return False
+    return True
+
+
+# == LEDGER == the append-only files: append, replay, verify, whose they are == 360 ==
+
+
+class Position:
+    """How far one ledger has been read: its last whole unit.
+
+    ``seq`` and ``tail`` are the last record's number and head hash, ``at`` its time, ``start`` and ``offset``
+    the bytes where its line begins and ends. ``stamp`` is what `stat` said of the file then, ``size`` its bytes;
+    ``fault`` is None or the damage that stopped the reading.
+    """
+
+    __slots__ = ("at", "fault", "offset", "seq", "size", "stamp", "start", "tag", "tail")
+
+    def __init__(self, tag: str, seq: int, tail: str, at: str, start: int = 0, offset: int = 0, size: int = 0,
+                 stamp: str = "", fault: Row | None = None) -> None:
+        self.tag, self.seq, self.tail, self.at, self.start, self.offset = tag, seq, tail, at, start, offset
+        self.size, self.stamp, self.fault = size, stamp, fault
+
+    @property
+    def torn(self) -> int:
+        """Bytes of a last unit that is not whole."""
+        return 0 if self.fault else self.size - self.offset
+
+
+def first_position(vault: Vault, tag: str) -> Position:
+    """Return the position before the first line of a ledger."""
+    return Position(tag, -1, first_prev(vault.id, tag), "")
+
+
+def stamp_of(found: os.stat_result) -> str:
+    """Return what of a file's `stat` changes when the file does."""
+    return "%d %d %d" % (found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def list_ledgers(vault: Vault) -> dict[str, os.stat_result]:
+    """Return the `stat` of every ledger in the vault by tag, in the order of the tags."""
+    found = {}
+    try:
+        with os.scandir(vault.ledgers) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.endswith(".jsonl") and is_tag(name[:-6]):
+                    if entry.is_symlink() or not entry.is_file():
+                        raise FilesystemRefused("linked", "%s is not a plain file" % entry.path, "put the ledger itself in its place")
+                    found[name[:-6]] = entry.stat()
+    except FileNotFoundError:  # git carries no empty folder
+        pass
+    return dict(sorted(found.items()))
+
+
+def is_continued(vault: Vault, position: Position) -> bool:
+    """Tell whether the ledger still holds, where it did, the last record that was read of it."""
+    if position.seq < 0:
+        return True
+    with open(vault.ledger(position.tag), "rb") as file:
+        file.seek(position.start)
+        line = file.read(position.offset - position.start)
+    try:
+        return decode_record(line)[2] == position.tail
+    except BadRecord:
+        return False
+
+
+def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], bool] | None = None,
+           exact: bool = False) -> Iterator[list[tuple[Body, Body, int]]]:
+    """Yield the whole units that follow ``position`` in the first ``size`` bytes, advancing it past each.
+
+    A unit is a list of (head, body, bytes of the line). A last unit that is not whole ends the reading and is left
+    in ``position.torn``; anything wrong before sets ``position.fault``. ``limit`` tells of a unit's last head
+    whether to stop before it; ``exact`` also demands canonical bytes.
+    """
+    position.size = size
+    unit: list[tuple[Body, Body, int]] = []
+    seq, tail, start, offset = position.seq, position.tail, position.offset, position.offset
+    with open(vault.ledger(position.tag), "rb") as file:
+        file.seek(offset)
+        while offset < size:
+            line = file.readline(LINE_BYTES_MAX + 1)
+            if not line.endswith(b"\n") and len(line) <= LINE_BYTES_MAX:
+                return  # torn, or being written
+            try:
+                head, body, tail = _check_line(line, seq + 1, tail, unit, position, exact)
+            except BadRecord as bad:
+                position.fault = {"path": vault.ledger(position.tag), "line": seq + 2, "kind": bad.fault, "detail": bad.detail,
+                                  "record": "%d-%s" % (seq + 1, position.tag)}
+                return
+            seq, start, offset = seq + 1, offset, offset + len(line)
+            unit.append((head, body, len(line)))
+            if "unit" in head:
+                if limit and limit(head):
+                    return
+                position.seq, position.tail, position.at = seq, tail, head["at"]
+                position.start, position.offset = start, offset
+                yield unit
+                unit = []
+
+
+def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, int]], position: Position,
+                exact: bool) -> tuple[Body, Body, str]:
+    """Return head, body and head hash of the line, or raise BadRecord: sound, chained, in its unit, known here."""
+    if len(line) > LINE_BYTES_MAX:
+        raise BadRecord("too-long", "more than %d bytes" % LINE_BYTES_MAX)
+    head, body, tail = decode_record(line)
+    if head["seq"] != seq:
+        raise BadRecord("bad-seq", "seq %d where %d is due" % (head["seq"], seq))
+    if head["prev"] != prev:
+        raise BadRecord("bad-prev", "it does not follow the line before it")
+    if seq == 0 and body["tag"] != position.tag:
+        raise BadRecord("bad-prev", "it belongs to the ledger %s" % body["tag"])
+    if head["at"] <= position.at or (unit and head["at"] != unit[0][0]["at"]):
+        raise BadRecord("bad-at", "its time does not follow the unit before it")
+    if "unit" in head and head["unit"] != len(unit) + 1:
+        raise BadRecord("bad-unit", "it ends a unit of %d, %d were read" % (head["unit"], len(unit) + 1))
+    if not is_supported(head["kind"], body):
+        raise BadRecord("unknown-kind", "%s: a newer engine wrote it" % head["kind"])
+    if exact and ('{"body":%s,"head":%s}\n' % (canonical(body), canonical(head))).encode("utf-8") != line:
+        raise BadRecord("not-canonical", "the line is not in its one canonical form")
+    return head, body, tail
+
+
+def raise_fault(position: Position) -> None:
+    """Raise Damaged or Unsupported for a ledger's fault, if it has one."""
+    fault = position.fault
+    if not fault:
+        return
+    where = "%s, line %d: %s, %s" % (fault["path"], fault["line"], fault["kind"], fault["detail"])
+    if fault["kind"] == "unknown-kind":
+        raise Unsupported("newer-format", where, "use the engine that wrote it, or a newer one; reading works up to there")
+    raise Damaged("damaged", where, "reading goes on from what is whole; run `doctor`, and put the file back from a copy", **fault)
+
+
+def append(held: Held, vault: Vault, position: Position, records: Sequence[tuple[str, Body]], at: str) -> None:
+    """Append one unit to a ledger, fsynced, and advance ``position`` past it.
+
+    The file's names and bytes are durable when this returns. A short write or a full disk cuts the file back to
+    where it was and raises OSError.
+    """
+    lines, seq, tail, start = [], position.seq, position.tail, position.offset
+    for n, (kind, body) in enumerate(records, 1):
+        seq += 1
+        head: Body = {"at": at, "kind": kind, "prev": tail, "seq": seq}
+        if n == len(records):
+            head["unit"] = n
+        line, tail = encode_record(head, body)
+        lines.append(line)
+    data = b"".join(lines)
+    new = position.seq < 0
+    path = vault.ledger(position.tag)
+    os.makedirs(vault.ledgers, 0o700, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if new else 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        try:
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        except OSError as error:
+            error.filename = error.filename or path
+            os.ftruncate(descriptor, start)
+            raise
+        position.stamp = stamp_of(os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
+    if new:
+        sync_folder(vault.ledgers)
+    position.seq, position.tail, position.at, position.offset = seq, tail, at, start + len(data)
+    position.start = position.offset - len(lines[-1])
+    position.size = position.offset
+
+
+def cut_torn(held: Held, vault: Vault, position: Position) -> Body:
+    """Keep the bytes of a last unit that is not whole in recovery/, cut them off, and return what to record."""
+    path = vault.ledger(position.tag)
+    torn = read_tail(path, position.offset)
+    kept = keep_bytes(vault, torn)
+    descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+    try:
+        os.ftruncate(descriptor, position.offset)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    position.size = position.offset
+    return {"what": "torn", "path": "%s/ledger/%s.jsonl" % (PRIVATE, position.tag), "sha256": kept, "size": len(torn)}
+
+
+def read_tail(path: str, offset: int) -> bytes:
+    """Return a file's bytes from ``offset`` on."""
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return file.read()
+
+
+def read_replica(vault: Vault) -> Row:
+    """Return what this copy knows of its own ledgers: inode of local/, the tag in use, each tag's seq and tail.
+
+    A file that is missing or no longer sound is as none: then a new tag is minted, and nothing is lost.
+    """
+    try:
+        known = json.loads(read_file(vault.replica))
+    except (FileNotFoundError, ValueError):
+        known = None
+    if not isinstance(known, dict) or not isinstance(known.get("tags"), dict) or known.get("inode") != _inode(vault):
+        return {"inode": _inode(vault), "tags": {}, "writer": None}
+    known["tags"] = {t: s for t, s in known["tags"].items() if is_tag(t) and isinstance(s, list) and len(s) == 2}
+    return dict(known)
+
+
+def _inode(vault: Vault) -> int:
+    try:
+        return os.stat(vault.local).st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def write_replica(held: Held, vault: Vault, known: Row, position: Position) -> None:
+    """Remember the tail that was just written. Not fsynced: lines after an older tail are adopted."""
+    known["inode"], known["writer"] = _inode(vault), position.tag
+    known["tags"][position.tag] = [position.seq, position.tail]
+    replace_file(vault.replica, json.dumps(known, sort_keys=True).encode("utf-8"))
+
+
+def find_writer(vault: Vault, known: Row, positions: dict[str, Position]) -> str | None:
+    """Return the own tag whose ledger ends where this copy left it, or goes on from there; None: mint one."""
+    tags = sorted(known["tags"], key=lambda t: (t != known.get("writer"), t))
+    for tag in tags:
+        position, (seq, tail) = positions.get(tag), known["tags"][tag]
+        if position is None or position.fault or position.seq < seq:
+            continue
+        if position.tail == tail if position.seq == seq else hash_at(vault, position, seq) == tail:
+            return str(tag)
+    return None
+
+
+def hash_at(vault: Vault, position: Position, seq: int) -> str | None:
+    """Return the head hash of one record of a ledger, or None; reads the file up to there."""
+    whole = first_position(vault, position.tag)
+    tail = whole.tail
+    with open(vault.ledger(position.tag), "rb") as file:
+        for n, line in enumerate(file):
+            try:
+                tail = decode_record(line)[2]
+            except BadRecord:
+                return None
+            if n == seq:
+                return tail
+    return None
+
+
+def mint_tag(chance: Callable[[int], bytes]) -> str:
+    """Return a new replica's tag from 8 random bytes."""
+    return "".join(TAG_LETTERS[b % len(TAG_LETTERS)] for b in chance(8))
+
+
+# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 660 ==
+
+#: Changes with the tables or with what the fold means; a cache of another fold is made anew.
+_FOLD = "1"
+_CLAIM_COLUMNS = ", ".join(Claim._fields)
+_TABLES = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE ledger(tag TEXT PRIMARY KEY, seq INT, tail TEXT, at TEXT, start INT, offset INT, size INT, stamp TEXT,
+  fault TEXT, engine TEXT, seen TEXT) WITHOUT ROWID;
+CREATE TABLE run(id TEXT PRIMARY KEY, tag TEXT, seq INT, at TEXT, actor TEXT, session TEXT, origin INT, dated TEXT,
+  closed TEXT) WITHOUT ROWID;
+CREATE INDEX run_open ON run(actor, session) WHERE closed IS NULL;
+CREATE INDEX run_closed ON run(actor, closed);
+CREATE TABLE ending(run TEXT PRIMARY KEY, at TEXT, seq INT, tag TEXT, outcome TEXT, summary TEXT, how TEXT) WITHOUT ROWID;
+CREATE TABLE look(run TEXT, tag TEXT, seq INT, PRIMARY KEY(run, tag)) WITHOUT ROWID;
+CREATE TABLE entry(id TEXT PRIMARY KEY, run TEXT, tag TEXT, seq INT, at TEXT, ref TEXT, importance INT, text TEXT) WITHOUT ROWID;
+CREATE INDEX entry_run ON entry(run, at, seq, tag);
+CREATE INDEX entry_ref ON entry(ref) WHERE ref IS NOT NULL;
+CREATE TABLE cite(entry TEXT, claim TEXT, PRIMARY KEY(entry, claim)) WITHOUT ROWID;
+CREATE TABLE claim(id TEXT PRIMARY KEY, key TEXT, run TEXT, tag TEXT, seq INT, at TEXT, depth INT, trust TEXT, source TEXT,
+  tier INT, op TEXT, effect TEXT, imported INT, new_subject INT, base TEXT, staged TEXT, outcome TEXT, made TEXT,
+  standing INT, covered INT, flaw TEXT, body TEXT) WITHOUT ROWID;
+CREATE INDEX claim_frontier ON claim(key) WHERE standing = 1 AND covered = 0;
+CREATE INDEX claim_made ON claim(key, made, seq, tag) WHERE made IS NOT NULL;
+CREATE INDEX claim_waiting ON claim(outcome, run, key) WHERE outcome IN ('staged', 'held');
+CREATE TABLE fact(proposal TEXT, tag TEXT, seq INT, at TEXT, run TEXT, outcome TEXT, reason TEXT, parents TEXT, rests TEXT,
+  PRIMARY KEY(proposal, tag, seq)) WITHOUT ROWID;
+CREATE INDEX fact_rests ON fact(rests) WHERE rests IS NOT NULL;
+CREATE TABLE reference(child TEXT, target TEXT, parent INT, PRIMARY KEY(child, target)) WITHOUT ROWID;
+CREATE INDEX reference_target ON reference(target);
+CREATE TABLE move(key TEXT, tag TEXT, seq INT, PRIMARY KEY(key, tag)) WITHOUT ROWID;
+CREATE INDEX move_seq ON move(tag, seq);
+CREATE TABLE verification(id TEXT PRIMARY KEY, at TEXT) WITHOUT ROWID;
+CREATE TABLE subject(key TEXT PRIMARY KEY, current TEXT, frontier TEXT, present INT, first INT, tier INT, op TEXT, trust TEXT,
+  source TEXT, text TEXT, until TEXT, verified TEXT, heat INT, expired INT, handle TEXT, used TEXT, made INT, forked INT) WITHOUT ROWID;
+CREATE INDEX subject_heat ON subject(first, expired, heat DESC, key) WHERE present = 1;
+CREATE INDEX subject_until ON subject(until) WHERE until IS NOT NULL AND expired = 0;
+CREATE INDEX subject_handle ON subject(handle) WHERE handle IS NOT NULL;
+CREATE TABLE part(name TEXT PRIMARY KEY, n INT) WITHOUT ROWID;
+CREATE INDEX part_n ON part(n DESC, name);
+CREATE TABLE tally(name TEXT PRIMARY KEY, n INT) WITHOUT ROWID;
+CREATE TABLE setting(name TEXT PRIMARY KEY, value, at TEXT, seq INT, tag TEXT) WITHOUT ROWID;
+CREATE TABLE mark(tag TEXT PRIMARY KEY, seq INT) WITHOUT ROWID;
+CREATE TABLE event(id TEXT PRIMARY KEY, kind TEXT, tag TEXT, seq INT, at TEXT, run TEXT, key TEXT, body TEXT) WITHOUT ROWID;
+CREATE INDEX event_at ON event(at, seq, tag);
+CREATE INDEX event_key ON event(key, at, seq, tag) WHERE key IS NOT NULL;
+CREATE INDEX event_run ON event(run, at, seq, tag) WHERE run IS NOT NULL;
+CREATE TABLE edit(id TEXT PRIMARY KEY, at TEXT, path TEXT, sha256 TEXT, size INT) WITHOUT ROWID;
+CREATE TABLE dirty(kind TEXT, name TEXT, page INT, PRIMARY KEY(kind, name, page)) WITHOUT ROWID;
+"""
+#: Tables that two folds of the same records share to the row.
+COMPARED = ("run", "ending", "look", "entry", "cite", "claim", "fact", "move", "verification", "subject", "part", "tally",
+            "setting", "mark", "event", "edit")
+_CLAIM_SQL = "SELECT %s FROM claim " % _CLAIM_COLUMNS
+_DOOR_SQL = "SELECT key, tier, op, trust, source, text, until, verified, heat, expired, handle, current FROM subject "
+_DOOR_NAMES = ("key", "tier", "op", "trust", "source", "text", "until", "verified", "heat", "expired", "handle", "current")
+_RUN_NAMES = ("id", "tag", "seq", "at", "actor", "session", "origin", "dated", "closed")
+_ENTRY_NAMES = ("id", "run", "tag", "seq", "at", "ref", "importance", "text")
+_EVENT_NAMES = ("id", "kind", "tag", "seq", "at", "run", "key", "body")
+
+
+def _claim(row: Any) -> Any:
+    values = list(row)
+    for n in (12, 13, 18, 19):
+        values[n] = bool(values[n])
+    values[14], values[15] = tuple(values[14].split()), tuple(values[15].split())
+    return Claim._make(values)
+
+
+class State:
+    """The fold of a vault's records, in SQLite: in ``state.sqlite``, or in memory where that cannot be.
+
+    The methods that start with ``add_`` are the reducer's: each joins one fact. ``flush`` derives the subjects
+    that were touched and notes which views they change. Nothing here is evidence.
+    """
+
+    def __init__(self, path: str, fresh: bool = False) -> None:
+        self.path = path
+        if fresh and path != ":memory:":
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        self.db = sqlite3.connect(path, isolation_level=None, timeout=10.0, cached_statements=256)
+        if fresh:
+            if path != ":memory:":
+                self.db.execute("PRAGMA journal_mode=WAL")
+            self.db.executescript("BEGIN;" + _TABLES + "COMMIT;")
+        self.db.execute("PRAGMA synchronous=NORMAL")
+        self._reset()
+
+    def _reset(self) -> None:
+        self.meta: dict[str, str] = {}
+        self.positions: dict[str, Position] = {}
+        self.seen: dict[str, dict[str, int]] = {}
+        self._engines: dict[str, str] = {}
+        self._claims: dict[str, Any] = {}
+        self._touched: dict[str, list[Any]] = {}
+        self._pages: dict[str, Any] = {}
+        self._deltas: dict[str, int] = {}
+        self._stale_views = False
+
+    def one(self, sql: str, *values: Any) -> Any:
+        """Return the first row of a query, or None."""
+        return self.db.execute(sql, values).fetchone()
+
+    def load(self) -> None:
+        """Read what every command needs: the newest time, and how far each ledger was folded."""
+        self._reset()
+        self.meta = dict(self.db.execute("SELECT name, value FROM meta"))
+        for row in self.db.execute("SELECT * FROM ledger"):
+            fault = json.loads(row[8]) if row[8] else None
+            tag, seq, tail, at, start, offset, size, stamp = row[:8]
+            self.positions[tag] = Position(tag, seq, tail, at, start, offset, size, stamp, fault)
+            self._engines[row[0]], self.seen[row[0]] = row[9], json.loads(row[10])
+
+    def begin(self) -> None:
+        """Open the transaction in which records are folded; `flush` and `commit`, or `rollback`, end it."""
+        self.db.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Make what was flushed the cache's content."""
+        self.db.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Forget what was folded since `begin`."""
+        if self.db.in_transaction:
+            self.db.execute("ROLLBACK")
+        self.load()
+
+    def close(self) -> None:
+        """Close the database."""
+        self.db.close()
+
+    # -- facts, from the reducer --
+
+    def add_replica(self, tag: str, engine: str) -> None:
+        """A ledger's first line."""
+        self._engines[tag] = engine
+
+    def add_seen(self, tag: str, seen: dict[str, int]) -> None:
+        """How far a ledger has read others."""
+        self.seen.setdefault(tag, {}).update(seen)
+
+    def add_look(self, run: str, tag: str, seq: int, seen: dict[str, int]) -> None:
+        """That a run has seen what its ledger had read at this line."""
+        self.add_seen(tag, seen)
+        for other, upto in (*self.seen[tag].items(), (tag, seq)):
+            self.db.execute("INSERT INTO look VALUES(?,?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", (run, other, upto))
+
+    def add_run(self, run: str, tag: str, seq: int, at: str, body: Body) -> None:
+        """An opened run."""
+        ending = self.one("SELECT at FROM ending WHERE run=?", run)
+        self.db.execute("INSERT INTO run VALUES(?,?,?,?,?,?,?,?,?)", (
+            run, tag, seq, at, body["actor"], body.get("session"), "origin" in body, body.get("dated"), ending and ending[0]))
+        self._add_event(run, "run-open", tag, seq, at, run, None, body)
+        self._pages.setdefault(run, None)
+        self._count("runs", 1)
+        self._count("open", 0 if ending else 1)
+
+    def add_ending(self, run: str, at: str, seq: int, tag: str, body: Body) -> None:
+        """A close; the first of a run's counts."""
+        self._add_event(format_id("Q", seq, tag), "run-close", tag, seq, at, run, None, body)
+        first = self.one("SELECT at, seq, tag FROM ending WHERE run=?", run)
+        if first is None or (at, seq, tag) < first:
+            self.db.execute("INSERT OR REPLACE INTO ending VALUES(?,?,?,?,?,?,?)",
+                            (run, at, seq, tag, body["outcome"], body["summary"], body["how"]))
+            found = self.db.execute("UPDATE run SET closed=? WHERE id=?", (at, run)).rowcount
+            self._count("open", -1 if found and first is None else 0)
+            self._pages.setdefault(run, None)
+
+    def add_entry(self, entry: str, run: str, tag: str, seq: int, at: str, body: Body) -> None:
+        """A journal entry."""
+        self.db.execute("INSERT INTO entry VALUES(?,?,?,?,?,?,?,?)",
+                        (entry, run, tag, seq, at, body.get("ref"), body["importance"], body["text"]))
+        first = self._pages.get(run)
+        self._pages[run] = min(first, (at, seq, tag)) if first else (at, seq, tag)
+        self._count("entries:" + run, 1)
+
+    def add_cite(self, entry: str, claim: str) -> None:
+        """That a claim names an entry as evidence."""
+        self.db.execute("INSERT OR IGNORE INTO cite VALUES(?,?)", (entry, claim))
+
+    def add_claim(self, claim: Any, body: Body) -> None:
+        """A proposal, or a resolution with a value."""
+        values = claim._replace(base=" ".join(claim.base), staged=" ".join(claim.staged))
+        self.db.execute("INSERT INTO claim VALUES(%s?)" % ("?," * len(values)), (*values, canonical(body)))
+        self._claims[claim.id] = claim
+
+    def update_claim(self, claim: Any, before: Any) -> None:
+        """What is derived of a claim, in the place of ``before``."""
+        self.db.execute("UPDATE claim SET outcome=?, made=?, standing=?, covered=?, flaw=? WHERE id=?",
+                        (claim.outcome, claim.made, claim.standing, claim.covered, claim.flaw, claim.id))
+        self._claims[claim.id] = claim
+        touched = self._touch(claim.key)
+        touched[1] += (claim.made is not None) - (before.made is not None)
+        orders = [order(c) for c in (claim, before) if c.made] + ([touched[2]] if touched[2] else [])
+        touched[2] = min(orders) if orders else None
+        self._count("held", (claim.outcome == "held") - (before.outcome == "held"))
+
+    def add_fact(self, fact: Any) -> None:
+        """What was said of a proposal."""
+        self.db.execute("INSERT OR IGNORE INTO fact VALUES(?,?,?,?,?,?,?,?,?)", fact._replace(parents=" ".join(fact.parents)))
+
+    def add_reference(self, child: str, target: str, parent: bool) -> None:
+        """That a claim names another: as what it replaces (``parent``), or before that one's record is there."""
+        self.db.execute("INSERT INTO reference VALUES(?,?,?) ON CONFLICT DO UPDATE SET parent=max(parent, excluded.parent)",
+                        (child, target, parent))
+
+    def drop_parent(self, child: str, target: str) -> None:
+        """Take back that a claim replaces another: what said so counts for nothing."""
+        self.db.execute("DELETE FROM reference WHERE child=? AND target=?", (child, target))
+
+    def take_referrers(self, target: str) -> list[str]:
+        """Return the claims that spoke of ``target`` before its record was there."""
+        found = [row[0] for row in self.db.execute("SELECT child FROM reference WHERE target=? ORDER BY child", (target,))]
+        if found:
+            self.db.execute("DELETE FROM reference WHERE target=? AND parent=0", (target,))
+        return found
+
+    def add_move(self, key: str, tag: str, seq: int) -> None:
+        """That a record moved a key's frontier."""
+        self.db.execute("INSERT INTO move VALUES(?,?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", (key, tag, seq))
+
+    def add_verification(self, claim: str, key: str, at: str) -> None:
+        """That a touch with evidence saw a generation."""
+        self.db.execute("INSERT INTO verification VALUES(?,?) ON CONFLICT DO UPDATE SET at=max(at, excluded.at)", (claim, at))
+        self._touch(key)
+
+    def add_fork(self, key: str) -> None:
+        """That values of a key stood beside each other."""
+        self._touch(key)[3] = 1
+
+    def use(self, key: str, at: str) -> None:
+        """That a key was used."""
+        touched = self._touch(key)
+        touched[0] = max(touched[0], at)
+
+    def add_revision(self, revision: str, tag: str, seq: int, at: str, body: Body) -> None:
+        """A revision."""
+        self._add_event(revision, "revision", tag, seq, at, body["run"], None, body)
+        self.meta["newest"] = max(at, self.meta.get("newest", ""))
+
+    def add_resolution(self, resolution: str, tag: str, seq: int, at: str, body: Body) -> None:
+        """An answer of the owner."""
+        self._add_event(resolution, "resolution", tag, seq, at, None, body.get("key"), body)
+        self.meta["newest"] = max(at, self.meta.get("newest", ""))
+        if "key" in body:
+            self._touch(body["key"])
+
+    def add_setting(self, name: str, value: Any, at: str, seq: int, tag: str) -> None:
+        """A setting; the latest counts."""
+        self._add_event(format_id("T", seq, tag), "setting", tag, seq, at, None, None, {"name": name, "value": value})
+        self.db.execute("INSERT INTO setting VALUES(?,?,?,?,?) ON CONFLICT DO UPDATE SET value=excluded.value, at=excluded.at,"
+                        " seq=excluded.seq, tag=excluded.tag WHERE (excluded.at, excluded.seq, excluded.tag) > (at, seq, tag)",
+                        (name, value, at, seq, tag))
+        self._stale_views = True
+
+    def add_mark(self, tag: str, seq: int) -> None:
+        """That entries up to a line are curated."""
+        self.db.execute("INSERT INTO mark VALUES(?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", (tag, seq))
+
+    def add_recovery(self, recovery: str, at: str, body: Body) -> None:
+        """A repair, or a view that was edited."""
+        tag, seq = recovery.split("-")[1], int(recovery[1:].split("-", maxsplit=1)[0])
+        self._add_event(recovery, "recovery", tag, seq, at, None, None, body)
+        if body["what"] == "view":
+            self.db.execute("INSERT INTO edit VALUES(?,?,?,?,?)", (recovery, at, body["path"], body["sha256"], body["size"]))
+            self._count("edits", 1)
+
+    def _add_event(self, event: str, kind: str, tag: str, seq: int, at: str, run: str | None, key: str | None,
+                   body: Body | None) -> None:
+        self.db.execute("INSERT INTO event VALUES(?,?,?,?,?,?,?,?)",
+                        (event, kind, tag, seq, at, run, key, canonical(body) if body else None))
+
+    def _touch(self, key: str) -> list[Any]:
+        return self._touched.setdefault(key, ["", 0, None, 0])
+
+    def _count(self, name: str, delta: int) -> None:
+        if delta:
+            self._deltas[name] = self._deltas.get(name, 0) + delta
+
+    # -- deriving --
+
+    def flush(self) -> None:
+        """Derive every touched subject, count, note the views to render, and how far each ledger was read."""
+        keys, pages = self._touched, self._pages
+        self._touched, self._pages = {}, {}
+        for key, touched in keys.items():
+            self._refresh(key, *touched)
+        newest = self.meta.get("newest", "")[:10]
+        if newest != self.meta.get("day", ""):
+            self.meta["day"] = newest
+            self.db.execute("UPDATE subject SET expired=1 WHERE until IS NOT NULL AND expired=0 AND until<?", (newest,))
+            self._stale_views = True
+        deltas, self._deltas = self._deltas, {}
+        self.db.executemany("INSERT INTO tally VALUES(?,?) ON CONFLICT DO UPDATE SET n=n+excluded.n",
+                            [d for d in deltas.items() if not d[0].startswith("part:")])
+        self.db.executemany("INSERT INTO part VALUES(?,?) ON CONFLICT DO UPDATE SET n=n+excluded.n",
+                            [(name[5:], n) for name, n in deltas.items() if name.startswith("part:")])
+        for run, first in pages.items():
+            last = count_pages(self.count_entries(run))
+            start = self._page_of("entry", "run", run, "at", first, self.count_entries(run), "") if first else last + 1
+            self._dirty("journal", run, (1, *range(start, last + 1)))
+        if keys or self._stale_views:
+            self._dirty("memory", "", (1,))
+        self.db.executemany("INSERT OR REPLACE INTO ledger VALUES(?,?,?,?,?,?,?,?,?,?,?)", [
+            (p.tag, p.seq, p.tail, p.at, p.start, p.offset, p.size, p.stamp, json.dumps(p.fault) if p.fault else None,
+             self._engines.get(p.tag), json.dumps(self.seen.get(p.tag, {}))) for p in self.positions.values()])
+        self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?,?)", self.meta.items())
+        self._claims, self._stale_views = {}, False
+
+    def flush_some(self) -> None:
+        """Flush if much has gathered: keeps a long fold's memory bounded."""
+        if len(self._touched) > 2_000 or len(self._claims) > 20_000:
+            self.flush()
+
+    def _page_of(self, table: str, column: str, name: str, when: str, first: tuple[Any, ...], total: int, also: str) -> int:
+        after = self.one("SELECT count(*) FROM %s WHERE %s=? AND (%s, seq, tag) >= (?,?,?)%s" % (table, column, when, also), name, *first)[0]
+        return int(max(0, total - after) // PAGE_ITEMS + 1)
+
+    def _dirty(self, kind: str, name: str, pages: Iterable[int]) -> None:
+        self.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", [(kind, name, page) for page in pages])
+
+    def _refresh(self, key: str, used: str, made: int, first: tuple[Any, ...] | None, forked: int) -> None:
+        """Derive one subject's row from its frontier, and note which of its views change."""
+        old = self.one("SELECT frontier, present, tier, handle, used, made, forked FROM subject WHERE key=?", key)
+        frontier, was_present, tier, handle, was_used, was_made, was_forked = old or ("", 0, None, None, "", 0, 0)
+        subject = self.subject(key)
+        ids, current = " ".join(c.id for c in subject.frontier), subject.current
+        made, used, forked = made + was_made, max(used, was_used), max(forked, was_forked)
+        contended, present = bool(current and subject.contenders()), subject.is_present()
+        if current and len({c.effect for c in subject.frontier}) > 1:
+            forked = 1
+        if present != bool(was_present):
+            self._count("part:" + key.split(".", maxsplit=1)[0], 1 if present else -1)
+        self._count("tier%s" % tier, -1 if was_present else 0)
+        self._count("tier%s" % (current and current.tier), 1 if present else 0)
+        self._count("conflicts", contended - bool(handle))
+        value: Body = self.body(current.id)["value"] if current else {}
+        until, twins = value.get("until"), [c.id for c in subject.frontier if current and c.effect == current.effect]
+        verified = self.one("SELECT max(at) FROM verification WHERE id IN (%s)" % ",".join("?" * len(twins)), *twins)[0]
+        self.db.execute("INSERT OR REPLACE INTO subject VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", (
+            key, current and current.id, ids, present, bool(current and current.tier == 1), current and current.tier,
+            current and current.op, current and current.trust, current and current.source, value.get("text"), until, verified,
+            heat_of(value, used) if current and used else 0, bool(until and until < self.meta.get("newest", "")[:10]),
+            conflict_handle(key, ids.split()) if contended else None, used, made, forked))
+        self._dirty("note", key, (1,))
+        if forked:
+            self._dirty("card", key, {1, count_pages(self.count_answers(key))})
+        self._dirty_history(key, first, was_made - (len(frontier.split()) if was_present else 0))
+
+    def _dirty_history(self, key: str, first: tuple[Any, ...] | None, before: int) -> None:
+        total = self.count_history(key)
+        if first and max(total, before):
+            also = " AND made IS NOT NULL" + ("" if not self._is_present(key) else " AND NOT (standing=1 AND covered=0)")
+            start = self._page_of("claim", "key", key, "made", first, total, also)
+            self._dirty("history", key, range(start, count_pages(max(total, before)) + 1))
+
+    # -- questions --
+
+    def find_claim(self, claim: str) -> Any:
+        """Return a Claim, or None."""
+        found = self._claims.get(claim)
+        if found is None:
+            row = self.one(_CLAIM_SQL + "WHERE id=?", claim)
+            found = self._claims[claim] = _claim(row) if row else None
+        return found
+
+    def body(self, claim: str) -> Body:
+        """Return the body of a claim's record."""
+        return dict(json.loads(self.one("SELECT body FROM claim WHERE id=?", claim)[0]))
+
+    def facts(self, proposal: str) -> list[Any]:
+        """Return all that was said of a proposal, as Facts."""
+        return [Fact._make((*row[:7], tuple(row[7].split()), row[8])) for row in self.db.execute("SELECT * FROM fact WHERE proposal=?", (proposal,))]
+
+    def is_covered(self, claim: str) -> bool:
+        """Tell whether a generation that stands replaces the claim, directly or through ones that do not stand."""
+        return self.one("SELECT 1 FROM reference r JOIN claim c ON c.id=r.child WHERE r.target=? AND r.parent=1 AND c.flaw IS NULL"
+                        " AND (c.standing=1 OR c.covered=1) LIMIT 1", claim) is not None
+
+    def parents_of(self, claim: str) -> list[str]:
+        """Return the ids that a claim replaces."""
+        return [row[0] for row in self.db.execute("SELECT target FROM reference WHERE child=? AND parent=1", (claim,))]
+
+    def is_rested(self, claim: str, run: str | None) -> bool:
+        """Tell whether the `same` of another run rests on the claim."""
+        return self.one("SELECT 1 FROM fact f JOIN claim c ON c.id=f.proposal WHERE f.rests=? AND c.run<>? LIMIT 1", claim, run) is not None
+
+    def has_evidence(self, claim: str) -> bool:
+        """Tell whether a claim came with evidence."""
+        return "evidence" in self.body(claim)
+
+    def subject(self, key: str, named: Iterable[str] = ()) -> Subject:
+        """Return a key's Subject, with the generations among the ids ``named``."""
+        rows = self.db.execute(_CLAIM_SQL + "WHERE key=? AND standing=1 AND covered=0", (key,))
+        found = [self.find_claim(i) for i in named]
+        return Subject([_claim(row) for row in rows], [c for c in found if c is not None and c.made and c.key == key])
+
+    def records_of(self, key: str) -> tuple[list[Any], list[Any]]:
+        """Return every claim of a key and every fact about them: a subject's whole past."""
+        claims = [_claim(row) for row in self.db.execute(_CLAIM_SQL + "WHERE key=?", (key,))]
+        return claims, [fact for claim in claims for fact in self.facts(claim.id)]
+
+    def door(self, key: str) -> Row | None:
+        """Return the row by which a present subject is shown, or None."""
+        row = self.one(_DOOR_SQL + "WHERE key=? AND present=1", key)
+        return dict(zip(_DOOR_NAMES, row)) if row else None
+
+    def doors(self, most: int) -> tuple[list[Row], list[Row]]:
+        """Return up to ``most`` present subjects of tier 1, and of tiers 2 and 3, each the hottest first."""
+        sql = _DOOR_SQL + "WHERE present=1 AND first=? ORDER BY expired, heat DESC, key LIMIT ?"
+        one, others = ([dict(zip(_DOOR_NAMES, row)) for row in self.db.execute(sql, (first, most))] for first in (1, 0))
+        return one, others
+
+    def rows(self, sql: str, *values: Any) -> list[Any]:
+        """Return the rows of a query."""
+        return self.db.execute(sql, values).fetchall()
+
+    def parts(self, most: int) -> list[tuple[str, int]]:
+        """Return the ``most`` first parts of keys with the most present subjects."""
+        return self.rows("SELECT name, n FROM part WHERE n>0 ORDER BY n DESC, name LIMIT ?", most)
+
+    def tally(self, name: str) -> int:
+        """Return a count that is kept: open, runs, held, conflicts, edits, tier1, tier2, tier3."""
+        row = self.one("SELECT n FROM tally WHERE name=?", name)
+        return int(row[0]) if row else 0
+
+    def count_present(self) -> int:
+        """Return the number of present subjects."""
+        return sum(self.tally("tier%d" % tier) for tier in TIERS)
+
+    def _is_present(self, key: str) -> bool:
+        return self.one("SELECT 1 FROM subject WHERE key=? AND present=1", key) is not None
+
+    def count_history(self, key: str) -> int:
+        """Return how many generations of a key its history shows: all of a closed subject, else those replaced."""
+        row = self.one("SELECT made, present, frontier FROM subject WHERE key=?", key)
+        return int(row[0]) - (len(row[2].split()) if row[1] else 0) if row else 0
+
+    def history(self, key: str, page: int) -> list[Any]:
+        """Return one page of a key's past generations, oldest first."""
+        also = " AND NOT (standing=1 AND covered=0)" if self._is_present(key) else ""
+        return [_claim(row) for row in self.db.execute(
+            _CLAIM_SQL + "WHERE key=? AND made IS NOT NULL%s ORDER BY made, seq, tag LIMIT ? OFFSET ?" % also,
+            (key, PAGE_ITEMS, (page - 1) * PAGE_ITEMS))]
+
+    def has_card(self, key: str) -> bool:
+        """Tell whether values of a key ever stood beside each other."""
+        return self.one("SELECT 1 FROM subject WHERE key=? AND forked=1", key) is not None
+
+    def count_answers(self, key: str) -> int:
+        """Return how many resolutions a key has."""
+        return int(self.one("SELECT count(*) FROM event WHERE key=?", key)[0])
+
+    def answers(self, key: str, page: int) -> list[Row]:
+        """Return one page of a key's resolutions, oldest first."""
+        rows = self.rows("SELECT * FROM event WHERE key=? ORDER BY at, seq, tag LIMIT ? OFFSET ?", key, PAGE_ITEMS, (page - 1) * PAGE_ITEMS)
+        return [self._event(row) for row in rows]
+
+    def _event(self, row: Any) -> Row:
+        event = dict(zip(_EVENT_NAMES, row))
+        event["body"] = json.loads(event["body"]) if event["body"] else {}
+        return event
+
+    def find_event(self, event: str) -> Row | None:
+        """Return a revision, resolution or other event by its id, or None."""
+        row = self.one("SELECT * FROM event WHERE id=?", event)
+        return self._event(row) if row else None
+
+    def events(self, run: str | None, since: str, most: int) -> list[Row]:
+        """Return the latest ``most`` events of a run, or of all, since a time, oldest first."""
+        where = "run=? AND at>=?" if run else "at>=?"
+        rows = self.rows("SELECT * FROM event WHERE %s ORDER BY at DESC, seq DESC, tag DESC LIMIT ?" % where, *([run] if run else []), since, most)
+        return [self._event(row) for row in reversed(rows)]
+
+    def find_run(self, run: str) -> Row | None:
+        """Return a run by its id, or None."""
+        row = self.one("SELECT * FROM run WHERE id=?", run)
+        return dict(zip(_RUN_NAMES, row)) if row else None
+
+    def open_runs(self, actor: str | None = None, session: str | None = None) -> list[Row]:
+        """Return the open runs, or those of an actor's session, oldest first."""
+        where, values = ("closed IS NULL AND actor=? AND session=?", (actor, session)) if actor else ("closed IS NULL", ())
+        return [dict(zip(_RUN_NAMES, row)) for row in self.db.execute("SELECT * FROM run WHERE %s ORDER BY at, seq, tag" % where, values)]
+
+    def last_closed(self, actor: str) -> str | None:
+        """Return the run that an actor closed last, or None."""
+        row = self.one("SELECT id FROM run WHERE actor=? AND closed IS NOT NULL ORDER BY closed DESC, id LIMIT 1", actor)
+        return row[0] if row else None
+
+    def ending(self, run: str) -> Row | None:
+        """Return how a run was closed, or None."""
+        row = self.one("SELECT at, outcome, summary, how FROM ending WHERE run=?", run)
+        return dict(zip(("at", "outcome", "summary", "how"), row)) if row else None
+
+    def look(self, run: str) -> dict[str, int]:
+        """Return how far a run has looked: tag -> seq."""
+        return dict(self.rows("SELECT tag, seq FROM look WHERE run=?", run))
+
+    def seen_at(self, tag: str, seq: int) -> dict[str, int]:
+        """Return how far a ledger said, up to its line ``seq``, it had read each ledger, itself included."""
+        seen: dict[str, int] = {}
+        for row in self.rows("SELECT body FROM event WHERE tag=? AND seq<=? AND kind IN ('run-open','revision','resolution')"
+                             " ORDER BY seq", tag, seq):
+            seen.update(json.loads(row[0])["seen"])
+        seen[tag] = seq
+        return seen
+
+    def has_moved(self, key: str, look: dict[str, int]) -> bool:
+        """Tell whether a key's frontier moved after ``look``."""
+        return any(seq > look.get(tag, -1) for tag, seq in self.rows("SELECT tag, seq FROM move WHERE key=?", key))
+
+    def moved_since(self, look: dict[str, int], most: int) -> list[str]:
+        """Return up to ``most`` keys that moved after ``look``, for each ledger the latest first."""
+        keys: dict[str, None] = {}
+        for tag in sorted(self.positions):
+            for row in self.rows("SELECT key FROM move WHERE tag=? AND seq>? ORDER BY seq DESC LIMIT ?", tag, look.get(tag, -1), most):
+                keys.setdefault(row[0])
+        return list(keys)[:most]
+
+    def staged(self, run: str, key: str | None = None) -> list[Any]:
+        """Return a run's staged proposals, all or for a key, in the order in which they were made."""
+        rows = self.rows(_CLAIM_SQL + "WHERE outcome='staged' AND run=?%s ORDER BY at, seq" % (" AND key=?" if key else ""), run, *([key] if key else []))
+        return [claim for claim in map(_claim, rows) if not claim.flaw]
+
+    def waiting(self, outcome: str) -> list[Any]:
+        """Return all proposals that are held, or staged, the oldest first."""
+        rows = self.rows(_CLAIM_SQL + "WHERE outcome=? ORDER BY at, seq, tag", outcome)
+        return [claim for claim in map(_claim, rows) if not claim.flaw]
+
+    def conflicts(self) -> list[Row]:
+        """Return the doors of all subjects in conflict, by key."""
+        return [dict(zip(_DOOR_NAMES, row)) for row in self.rows(_DOOR_SQL + "WHERE handle IS NOT NULL ORDER BY key")]
+
+    def count_entries(self, run: str) -> int:
+        """Return how many entries a run has."""
+        return self.tally("entries:" + run) + self._deltas.get("entries:" + run, 0)
+
+    def entries(self, run: str, page: int) -> list[Row]:
+        """Return one page of a run's entries, in order."""
+        rows = self.rows("SELECT * FROM entry WHERE run=? ORDER BY at, seq, tag LIMIT ? OFFSET ?", run, PAGE_ITEMS, (page - 1) * PAGE_ITEMS)
+        return [dict(zip(_ENTRY_NAMES, row)) for row in rows]
+
+    def find_entries(self, ref: str) -> list[str]:
+        """Return the ids of entries that were journalled under an outside id: two at most."""
+        return [row[0] for row in self.rows("SELECT id FROM entry WHERE ref=? LIMIT 2", ref)]
+
+    def run_of_entry(self, entry: str) -> str | None:
+        """Return the run of an entry, or None."""
+        row = self.one("SELECT run FROM entry WHERE id=?", entry)
+        return row[0] if row else None
+
+    def setting(self, name: str) -> int:
+        """Return a setting's value, its default where none or an impossible one was recorded."""
+        row = self.one("SELECT value FROM setting WHERE name=?", name)
+        default, least, most = SETTINGS[name]
+        return int(row[0]) if row and is_integer(row[0], least, most) else default
+
+    def engine_of(self, tag: str) -> str:
+        """Return the version of the engine that began a ledger."""
+        return self._engines.get(tag, "unknown")
+
+    def newest(self) -> str:
+        """Return the `at` of the newest revision or resolution, or nothing."""
+        return self.meta.get("newest", "")
+
+
+def fold(state: State, vault: Vault, position: Position, size: int, limit: Callable[[Body], bool] | None = None) -> None:
+    """Fold the whole units of one ledger that follow ``position``, up to the unit at whose last head ``limit`` is true."""
+    state.positions[position.tag] = position
+    for unit in replay(vault, position, size, limit):
+        for head, body, _ in unit:
+            apply_record(state, position.tag, head, body)
+        state.flush_some()
+
+
+def is_in_line(state: State, vault: Vault) -> bool:
+    """Tell whether the cache holds the fold of the ledgers as they are."""
+    found = list_ledgers(vault)
+    return found.keys() == state.positions.keys() and all(
+        stamp_of(stat) == state.positions[tag].stamp for tag, stat in found.items())
+
+
+def catch_up(state: State, vault: Vault) -> bool:
+    """Fold what the ledgers hold beyond the cache; return False if they went another way and it must be made anew."""
+    found = list_ledgers(vault)
+    if state.positions.keys() - found.keys():
+        return False
+    for tag, stat in found.items():
+        position = state.positions.get(tag) or first_position(vault, tag)
+        if stamp_of(stat) == position.stamp:
+            continue
+        if stat.st_size < position.offset or not is_continued(vault, position):
+            return False
+        position.fault = None
+        fold(state, vault, position, stat.st_size)
+        position.stamp = stamp_of(stat)
+    state.flush()
+    return True
+
+
+def open_cache(vault: Vault) -> State | None:
+    """Return the cache if there is one of this fold and vault that can be read, else None."""
+    if not os.path.exists(vault.cache):
+        return None
+    state = None
+    try:
+        state = State(vault.cache)
+        state.load()
+        if state.meta.get("fold") == _FOLD and state.meta.get("vault") == vault.id:
+            return state
+    except sqlite3.DatabaseError:  # not a database, of other tables, damaged, or not to be opened here
+        pass
+    if state:
+        state.close()
+    return None
+
+
+def create_cache(vault: Vault, path: str) -> State:
+    """Return an empty cache in the place of what was there; ``:memory:`` makes one that is not kept."""
+    if path != ":memory:":
+        for name in (path, path + "-wal", path + "-shm", path + "-journal"):
+            if os.path.lexists(name):
+                os.unlink(name)
+    state = State(path, fresh=True)
+    state.meta = {"fold": _FOLD, "vault": vault.id}
+    return state
+
+
+def fold_fresh(vault: Vault, limit: Callable[[str, Body], bool] | None = None) -> State:
+    """Return the fold of the ledgers in memory; ``limit`` tells of a tag and a unit's last head whether to stop there."""
+    state = create_cache(vault, ":memory:")
+    state.begin()
+    for tag, stat in list_ledgers(vault).items():
+        fold(state, vault, first_position(vault, tag), stat.st_size, functools.partial(limit, tag) if limit else None)
+        state.positions[tag].stamp = stamp_of(stat)
+    state.flush()
+    state.commit()
+    return state
+
+
+# == COMMANDS == the only place where rooms meet; each cmd_ returns a result == 1260 ==
+
+#: What may follow in `clear`.
+CLEARABLE = ("detail", "links", "tags", "falsifier")
+#: Fields of an operation of `apply`: what does it -> names, `do` apart.
+OPERATIONS = {
+    "journal": ("text", "importance", "ref"),
+    "propose": ("key", "op", "tier", "new_subject", "text", "detail", "why", "evidence", "links", "tags", "source", "trust",
+                "until", "kind", "importance", "status", "confidence", "falsifier", "clear"),
+    "withdraw": ("proposal",),
+    "sync": (),
+}
+#: Bytes of decisions in one revision record; more go into further records of the same unit.
+_DECISIONS_BYTES_MAX = 200_000
+_OPEN_LONG_S = DAY_S
+
+
+class Call:
+    """What a command gets beside its arguments: where it runs, the clock and chance, and how long it may wait."""
+
+    def __init__(self, words: str, named: str | None, folder: str, clock: Callable[[], int], chance: Callable[[int], bytes],
+                 lock_wait_s: float) -> None:
+        self.words, self.named, self.folder, self.clock, self.chance = words, named, folder, clock, chance
+        self.lock_wait_s = lock_wait_s
+
+    def vault(self) -> Vault:
+        """Return the vault that this call is about."""
+        return open_vault(find_vault(self.named, self.folder))
+
+
+class Work:
+    """A vault with its state in line with the ledgers. With the lock, records can be added and committed.
+
+    Use it as a context. In it ``add`` folds a record at once; ``commit`` appends what was added as one unit, then
+    writes cache, tail and views. What was not committed is forgotten on leaving.
+    """
+
+    def __init__(self, call: Call, run: str = "") -> None:
+        self.call, self.vault = call, call.vault()
+        self.warnings: list[str] = []
+        self.records: list[tuple[str, Body]] = []
+        self.at, self._run = "", run
+        self.position: Any = None
+        self._known: Row = {}
+
+    def __enter__(self) -> Work:  # noqa: PYI034 - typing.Self costs an import
+        call = self.call
+        holder = {"pid": os.getpid(), "command": call.words, "run": self._run, "since": format_at(call.clock())}
+        self.held = hold(self.vault, call.lock_wait_s, holder)
+        try:
+            self.state = _state_in_line(self.vault)
+        except BaseException:
+            self.held.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.state.rollback()
+        finally:
+            self.held.__exit__()
+
+    def check_whole(self) -> None:
+        """Raise Damaged or Unsupported if a ledger has a fault: nothing is decided over one."""
+        for position in self.state.positions.values():
+            raise_fault(position)
+
+    def own_tags(self) -> Iterable[str]:
+        """Return the tags whose runs were opened by this copy of the vault."""
+        self._known = self._known or read_replica(self.vault)
+        return set(self._known["tags"])
+
+    def _writer(self) -> Any:
+        self.own_tags()
+        tag = find_writer(self.vault, self._known, self.state.positions)
+        if tag is None:
+            tag = mint_tag(self.call.chance)
+            position = self.state.positions[tag] = first_position(self.vault, tag)
+            self.position = position
+            self._stamp()
+            self._put("replica", vault=self.vault.id, tag=tag, engine=VERSION)
+            return
+        position = self.position = self.state.positions[tag]
+        self._stamp()
+        if position.torn:
+            recovery = cut_torn(self.held, self.vault, position)
+            self.warnings.append("%d bytes of an interrupted append were moved to recovery/%s" % (recovery["size"], recovery["sha256"]))
+            self._put("recovery", **recovery)
+
+    def _stamp(self) -> None:
+        last = parse_at(self.position.at) + 1 if self.position.at else 0
+        self.at = format_at(max(self.call.clock(), last))
+
+    def now(self) -> str:
+        """Return the `at` of the unit that is being made."""
+        if self.position is None:
+            self._writer()
+        elif not self.records:
+            self._stamp()
+        return self.at
+
+    def add(self, kind: str, **fields: Any) -> str:
+        """Fold a new record and keep it for the next commit; return its id. Fields that are None are left out."""
+        self.now()
+        return self._put(kind, **fields)
+
+    def _put(self, kind: str, **fields: Any) -> str:
+        position = self.position
+        body = make_body(kind, self.call.chance(16).hex(), **fields)
+        seq = position.seq + 1 + len(self.records)
+        self.records.append((kind, body))
+        apply_record(self.state, position.tag, {"at": self.at, "kind": kind, "seq": seq}, body)
+        return format_id(LETTERS[kind], seq, position.tag)
+
+    def seen(self) -> dict[str, int]:
+        """Return how far other ledgers have been read, as far as the own one has not said so yet."""
+        self.now()
+        said = self.state.seen.get(self.position.tag, {})
+        return {tag: p.seq for tag, p in sorted(self.state.positions.items())
+                if tag != self.position.tag and p.seq >= 0 and said.get(tag) != p.seq}
+
+    def save(self) -> None:
+        """Append what was added, fsynced, and commit it to the cache; views wait for `commit`."""
+        if self.records:
+            append(self.held, self.vault, self.position, self.records, self.at)
+        self.state.flush()
+        try:
+            self.state.commit()
+            self.state.begin()
+        except sqlite3.OperationalError as error:  # the records are safe; the next command folds them again
+            self.warnings.append("the cache could not be written: %s" % error)
+        if self.records:
+            write_replica(self.held, self.vault, self._known, self.position)
+        self.records = []
+
+    def commit(self) -> None:
+        """Append what was added as one unit, and bring cache, tail and views in line. On return it is durable."""
+        self.save()
+        write_views(self)
+
+
+def _state_in_line(vault: Vault) -> State:
+    """Return the cache, folded up to the ledgers, in an open transaction; made anew where it must be. Under the lock."""
+    state = open_cache(vault)
+    try:
+        for attempt in (state, None):
+            state = attempt or create_cache(vault, vault.cache)
+            try:
+                state.begin()
+                if catch_up(state, vault):
+                    return state
+            except sqlite3.DatabaseError:
+                if attempt is None:
+                    raise
+            state.close()
+    except (sqlite3.DatabaseError, OSError):  # no room or right for a database here: the fold in memory serves this once
+        pass
+    state = fold_fresh(vault)
+    state.begin()
+    return state
+
+
+def write_views(work: Work) -> None:
+    """Render every view that changed. An edited file's bytes go to recovery/, recorded, before it is restored."""
+    state, vault = work.state, work.vault
+    wanted = [render_views(state, *row) for row in state.rows("SELECT kind, name, page FROM dirty WHERE kind<>'memory' ORDER BY 1, 2, 3")]
+    stale = state.rows("SELECT 1 FROM dirty WHERE kind='memory'") or _find_memory(vault) != state.meta.get("memory")
+    if stale:
+        residency = Residency(state)
+        wanted += [("MEMORY.md", render_memory(residency)), ("INDEX.md", render_index(residency))]
+    changes = []
+    for name, text in wanted:
+        path, data = vault.path(name), None if text is None else text.encode("utf-8")
+        there = _find_view(path)
+        if there is not None and there != data and not is_sealed(there):
+            kept = keep_bytes(vault, there)
+            work.add("recovery", what="view", path=name, sha256=kept, size=len(there))
+            work.warnings.append("%s was edited: its bytes are in recovery/%s, listed by `review --all`; the view is restored" % (name, kept))
+        if there != data:
+            changes.append((path, data))
+    if work.records:
+        work.save()
+    for path, data in changes:
+        try:
+            if data is None:
+                os.unlink(path)
+            else:
+                replace_file(path, data)
+        except OSError as error:  # the records are safe; the view stays noted as stale
+            work.warnings.append("recorded, but the view %s could not be written: %s" % (path, error.strerror))
+            return
+    if stale:
+        state.meta["memory"] = sha256(wanted[-2][1])
+    if wanted:
+        state.db.execute("DELETE FROM dirty")
+        state.flush()
+        state.commit()
+        state.begin()
+
+
+def _find_view(path: str) -> bytes | None:
+    try:
+        return read_file(path)
+    except FileNotFoundError:
+        return None
+
+
+def _find_memory(vault: Vault) -> str | None:
+    there = _find_view(vault.path("MEMORY.md"))
+    return None if there is None else sha256(there)
+
+
+class Reading:
+    """A vault's state for a command that writes nothing. Takes no lock where the cache is in line with the ledgers."""
+
+    def __init__(self, call: Call) -> None:
+        self.vault = call.vault()
+        self.warnings: list[str] = []
+        cached = open_cache(self.vault)
+        if cached and is_in_line(cached, self.vault) and (
+                cached.meta.get("memory") == _find_memory(self.vault) or not self.vault.is_writable()):
+            self.state = cached
+        elif self.vault.is_writable():
+            with Work(call) as work:
+                work.commit()
+                self.warnings = work.warnings
+            self.state = work.state
+        else:
+            self.state = fold_fresh(self.vault)
+        for position in self.state.positions.values():
+            if position.fault:
+                self.warnings.append("damaged: %s, line %d (%s): what follows it is not read; run `doctor`" % (
+                    position.fault["path"], position.fault["line"], position.fault["kind"]))
+
+
+# -- runs --
+
+
+def cmd_init(call: Call, args: Row) -> Result:
+    """Make a vault and return where it is and what comes next."""
+    folder = os.path.join(call.folder, args["dir"] or call.named or "memory")
+    noise = bytearray(call.chance(16))
+    noise[6], noise[8] = noise[6] & 15 | 64, noise[8] & 63 | 128
+    digits = noise.hex()
+    vault_id = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    vault, notes = create_vault(folder, vault_id, args["tracked"])
+    with Work(Call(call.words, vault.root, call.folder, call.clock, call.chance, call.lock_wait_s)) as work:
+        work.commit()
+    return {"vault": vault.root, "id": vault.id, "tracked": bool(args["tracked"]), "next": "start --actor NAME", "warnings": notes}
+
+
+def cmd_start(call: Call, args: Row) -> Result:
+    """Open a run, or resume that actor's open run of that session, and return its handle and brief."""
+    actor = parse_word(args["actor"], ACTOR_PATTERN, 40, "actor")
+    session = None if args["session"] is None else parse_line(args["session"], "session", 200)
+    with Work(call) as work:
+        work.check_whole()
+        own = set(work.own_tags())
+        resumed = [r for r in work.state.open_runs(actor, session) if r["tag"] in own] if session else []
+        if resumed:
+            run_id = resumed[-1]["id"]
+            work.add("revision", run=run_id, seen=work.seen(), decisions=[])
+        else:
+            run_id = work.add("run-open", actor=actor, session=session, seen=work.seen())
+        work.commit()
+        state = work.state
+        torn = ["ledger %s ends in the middle of an append; what is whole of it counts" % p.tag
+                for p in state.positions.values() if p.torn]
+        waiting = {"conflicts": state.tally("conflicts"), "held": state.tally("held"), "edits": state.tally("edits")}
+        run = state.find_run(run_id) or {}
+        brief = render_brief(state, run, _changes(state, run), waiting, work.warnings + torn)
+    return {"run": run_id, "actor": actor, "resumed": bool(resumed), "brief": brief, "warnings": work.warnings}
+
+
+def _changes(state: State, run: Row) -> Body:
+    """Return what moved since the run's actor last closed a run: doors, closed keys, and own updates that lost."""
+    last = state.last_closed(run["actor"])
+    keys = state.moved_since(state.look(last), 50) if last else []
+    doors, closed, outranked = [], [], []
+    for key in keys:
+        door, subject = state.door(key), state.subject(key)
+        if door:
+            doors.append(door)
+        elif subject.current:
+            closed.append(key)
+        for claim in subject.frontier[1:]:
+            maker = state.find_run(claim.run) if claim.run else None
+            if maker and maker["actor"] == run["actor"] and claim.effect != subject.current.effect:
+                outranked.append((key, "%s stands beside %s" % (claim.id, subject.current.id)))
+    return {"doors": doors, "closed": closed, "outranked": outranked}
+
+
+def _open_run(work: Work, run_id: Any, foreign: bool = False) -> Row:
+    """Return an open run of this copy (or of any, if ``foreign``), else refuse."""
+    run = work.state.find_run(parse_id(run_id, "R", "run"))
+    own = [r["id"] for r in work.state.open_runs() if r["tag"] in work.own_tags()] if run is None else []
+    if run is None:
+        raise Refused("unknown-run", "no run %s in this vault" % run_id,
+                      "open here: %s" % ", ".join(own[-3:]) if own else "open one with start --actor NAME")
+    if run["closed"]:
+        raise Refused("closed-run", "%s was closed at %s" % (run_id, run["closed"]), "open another with start --actor %s" % run["actor"])
+    if not foreign and run["tag"] not in work.own_tags():
+        raise Refused("foreign-run", "%s was opened by another copy of this vault" % run_id,
+                      "open one here with start --actor %s; the owner may close an orphan with recover-run" % run["actor"])
+    return run
+
+
+def cmd_journal(call: Call, args: Row) -> Result:
+    """Record one entry and return its id."""
+    with Work(call, args["run"]) as work:
+        work.check_whole()
+        run = _open_run(work, args["run"])
+        entry = _journal(work, run, args)
+        work.commit()
+    return {"entry": entry, "run": run["id"], "warnings": work.warnings}
+
+
+def _journal(work: Work, run: Row, op: Row) -> str:
+    ref = op.get("ref")
+    if ref is not None and not is_ref(parse_line(ref, "ref", 200)):
+        raise Refused("bad-value", "ref: %s has a space or is written like an entry id" % quote(ref))
+    importance = 3 if op.get("importance") is None else parse_integer(op["importance"], "importance", 1, 5)
+    return work.add("journal", run=run["id"], text=parse_block(op.get("text"), "text", JOURNAL_MAX), importance=importance, ref=ref)
+
+
+# -- proposals --
+
+
+def cmd_propose(call: Call, args: Row) -> Result:
+    """Stage a proposal, with ``now`` decide the run's staged ones too, and return what became of it."""
+    with Work(call, args["run"]) as work:
+        work.check_whole()
+        run = _open_run(work, args["run"])
+        result = _propose(work, run, {name: args[name] for name in OPERATIONS["propose"] if args.get(name) is not None})
+        if args["now"]:
+            result.update(_sync(work, run))
+        work.commit()
+    return _judged(dict(result, run=run["id"], warnings=work.warnings))
+
+
+def _propose(work: Work, run: Row, op: Row) -> Result:
+    """Check one proposal against what its run has seen, and stage it; a retry of the latest returns its id."""
+    state = work.state
+    key, kind = parse_key(op.get("key")), parse_choice(op.get("op", "set"), "op")
+    subject, staged = state.subject(key), state.staged(run["id"], key)
+    if state.has_moved(key, state.look(run["id"])):
+        raise Refused("stale", "%s moved since %s last looked; it is now: %s" % (key, run["id"], _shown(state, subject)),
+                      "sync --run %s, then propose again if it still holds" % run["id"], key=key)
+    made = [c for c in staged if c.op != "touch"]
+    prior = state.body(made[-1].id)["value"] if made else state.body(subject.current.id)["value"] if subject.current else None
+    if prior and prior["op"] != "set":
+        prior = None
+    present = bool(prior) if made else subject.is_present()
+    new = op.get("new_subject", False)
+    if not isinstance(new, bool):
+        raise Refused("bad-value", "new_subject: %s is neither true nor false" % quote(new))
+    if new and present:
+        raise Refused("present-key", "%s is present: %s" % (key, _shown(state, subject)), "propose without --new-subject to change it")
+    if kind != "set" and not present:
+        raise Refused("absent-key", "%s is not present, so it cannot be %s" % (key, "touched" if kind == "touch" else "closed"),
+                      _nearest_hint(state, key))
+    value, fields = _value(op, kind, prior, subject), _provenance(state, op)
+    if kind == "set" and value["tier"] == 3 and "evidence" not in fields:
+        raise Refused("bad-field", "%s: a tier 3 subject needs evidence" % key, "add --evidence with an entry id, ref or URL")
+    fields.update(value=value, new_subject=new)
+    latest = state.body(staged[-1].id) if staged else {}
+    if staged and all(latest.get(name) == fields.get(name) for name in ("value", "new_subject", "source", "trust", "why", "evidence")):
+        proposal = staged[-1].id
+    else:
+        base = sorted(c.id for c in subject.frontier)
+        proposal = work.add("proposal", run=run["id"], key=key, base=base, staged=sorted(c.id for c in staged),
+                            depth=1 + max((c.depth for c in subject.frontier), default=0), **fields)
+    result: Result = {"proposal": proposal, "key": key}
+    if kind == "set" and not present:
+        result["nearest"] = find_nearest(state, key)
+        if not new:
+            result["warning"] = "%s is not present: without --new-subject this will be held as unknown-key" % key
+    return result
+
+
+def _value(op: Row, kind: str, prior: Body | None, subject: Subject) -> Body:
+    """Return the whole value of a proposal, what it inherits from ``prior`` included."""
+    given = {n for n in ("tier", "text", "detail", "links", "tags", "until", "clear", *_ALL_TIER_FIELDS) if op.get(n) is not None}
+    if kind != "set":
+        if given:
+            raise Refused("bad-field", "%s does not go with op %s" % (min(given), kind), "use op set to change a value")
+        return {"op": "touch"} if kind == "touch" else {"op": "close", "tier": prior["tier"] if prior else subject.current.tier}
+    tier: Any = op.get("tier", prior["tier"] if prior else None)
+    if tier is None:
+        raise Refused("bad-field", "a new subject needs a tier", "add --tier 1, 2 or 3")
+    value: Body = {"op": "set", "tier": parse_integer(tier, "tier", 1, 3), "text": parse_line(op.get("text"), "text")}
+    if tier_wrong := given & (_ALL_TIER_FIELDS - set(TIER_FIELDS[tier])):
+        raise Refused("bad-field", "%s does not belong to tier %d" % (min(tier_wrong), tier),
+                      "tier %d has %s" % (tier, ", ".join(TIER_FIELDS[tier])))
+    inherited = prior or {}
+    for name, default in TIER_FIELDS[tier].items():
+        value[name] = op.get(name, inherited.get(name, default) if inherited.get("tier") == tier else default)
+    for name in ("detail", "links", "tags"):
+        value[name] = op.get(name, inherited.get(name))
+    value["until"] = op.get("until")
+    cleared = op.get("clear", [])
+    for name in cleared if isinstance(cleared, list) else [cleared]:
+        if name not in CLEARABLE:
+            raise Refused("bad-field", "clear: %s is none of %s" % (quote(name), ", ".join(CLEARABLE)))
+        if op.get(name) is not None:
+            raise Refused("bad-field", "%s is given and cleared at once" % name)
+        value[name] = None
+    return {name: _VALUE_PARSERS[name](v) if name in _VALUE_PARSERS else v for name, v in value.items() if v is not None}
+
+
+def _parse_list(value: Any, what: str, most: int, parse: Callable[[Any], str]) -> list[str] | None:
+    if not isinstance(value, list):
+        raise Refused("bad-value", "%s: a list is needed" % what)
+    if len(value) > most:
+        raise Refused("bad-value", "%s: %d given, %d at most" % (what, len(value), most))
+    return sorted({parse(v) for v in value})
+
+
+_ALL_TIER_FIELDS = {name for fields in TIER_FIELDS.values() for name in fields}
+_VALUE_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "detail": parse_detail, "until": lambda v: parse_date(v, "until"), "falsifier": lambda v: parse_line(v, "falsifier"),
+    "importance": lambda v: parse_integer(v, "importance", 1, 5),
+    "kind": lambda v: parse_choice(v, "kind"), "status": lambda v: parse_choice(v, "status"),
+    "confidence": lambda v: parse_choice(v, "confidence"),
+    "links": lambda v: _parse_list(v, "links", LIST_MAX, lambda k: parse_key(k, "link")),
+    "tags": lambda v: _parse_list(v, "tags", TAGS_MAX, lambda t: parse_word(t, LABEL_PATTERN, 40, "tag")),
+}
+
+
+def _provenance(state: State, op: Row) -> Row:
+    """Return a proposal's source, trust, why and evidence, checked."""
+    fields: Row = {"source": parse_choice(op.get("source", "agent"), "source"), "trust": parse_choice(op.get("trust", "working"), "trust")}
+    if fields["trust"] == "confirmed" and fields["source"] != "user":
+        raise Refused("needs-user", "trust confirmed with source %s: only what the user said can be confirmed" % fields["source"],
+                      "leave --trust away; the owner may confirm it with resolve")
+    if op.get("why") is not None:
+        fields["why"] = parse_line(op["why"], "why")
+    if op.get("evidence"):
+        fields["evidence"] = _evidence(state, op["evidence"])
+    return fields
+
+
+def _evidence(state: State, items: Any) -> list[Any]:
+    """Return evidence with each ref as the id of its one entry; refuse what names nothing, or two entries."""
+    if not isinstance(items, list) or len(items) > LIST_MAX:
+        raise Refused("bad-value", "evidence: a list of at most %d is needed" % LIST_MAX)
+    found: list[Any] = []
+    for item in items:
+        entries = state.find_entries(item) if isinstance(item, str) else []
+        if isinstance(item, dict):
+            if not is_measurement(item):
+                raise Refused("bad-value", "evidence: a measurement has command, exit, date and perhaps note, not %s" % quote(item))
+            found.append(item)
+        elif is_id(item, "E") and state.run_of_entry(item) is not None:
+            found.append(item)
+        elif len(entries) == 1:
+            found.append(entries[0])
+        elif entries:
+            raise Refused("ambiguous-evidence", "evidence: %s was journalled more than once, as %s" % (quote(item), ", ".join(entries)),
+                          "name the entry id")
+        elif is_url(item):
+            found.append(item)
+        else:
+            raise Refused("unknown-evidence", "evidence: %s is no entry id or ref of this vault, and no URL" % quote(item),
+                          "journal it first, with --ref if it has an id elsewhere")
+    return found
+
+
+def _shown(state: State, subject: Subject) -> str:
+    if not subject.current:
+        return "(nothing)"
+    return "; beside: ".join(quote(state.body(c.id)["value"].get("text", "(closed)")) for c in [subject.current, *subject.contenders()])
+
+
+def find_nearest(state: State, key: str) -> list[str]:
+    """Return up to three present keys that are written most like ``key``, from its neighbourhood in the alphabet."""
+    import difflib
+
+    head = key.split(".", maxsplit=1)[0]
+    rows = state.rows("SELECT key FROM subject WHERE present=1 AND key>=? AND key<? LIMIT 500", head, head + "\x7f")
+    rows += state.rows("SELECT key FROM subject WHERE present=1 AND key<? ORDER BY key DESC LIMIT 100", key)
+    rows += state.rows("SELECT key FROM subject WHERE present=1 AND key>=? ORDER BY key LIMIT 100", key)
+    return difflib.get_close_matches(key, sorted({row[0] for row in rows} - {key}), 3, 0.8)
+
+
+def _nearest_hint(state: State, key: str) -> str:
+    near = find_nearest(state, key)
+    return "nearest: %s" % ", ".join(near) if near else "recall --prefix %s lists what is there" % key.split(".", maxsplit=1)[0]
+
+
+def cmd_withdraw(call: Call, args: Row) -> Result:
+    """Take back a run's own staged proposal or working contender."""
+    with Work(call, args["run"]) as work:
+        work.check_whole()
+        run = _open_run(work, args["run"])
+        result = _withdraw(work, run, args)
+        work.commit()
+    return dict(result, run=run["id"], warnings=work.warnings)
+
+
+def _withdraw(work: Work, run: Row, op: Row) -> Result:
+    state = work.state
+    claim = state.find_claim(parse_id(op.get("proposal"), "P", "proposal"))
+    if claim is None:
+        raise Refused("unknown-proposal", "no proposal %s in this vault" % op["proposal"], "log --run %s lists the run's" % run["id"])
+    why = ""
+    if claim.run != run["id"]:
+        why = "it is of another run, %s" % claim.run
+    elif claim.outcome == "accepted":
+        subject = state.subject(claim.key)
+        beside = len({c.effect for c in subject.frontier}) > 1 and claim.id in {c.id for c in subject.frontier}
+        if claim.trust == "confirmed" or not beside:
+            why = "it was accepted, and is no working value that stands beside another"
+        elif state.is_rested(claim.id, claim.run):
+            why = "another run has said the same since"
+    elif claim.outcome != "staged":
+        why = "it is %s already" % claim.outcome
+    if why:
+        raise Refused("not-withdrawable", "%s cannot be withdrawn: %s" % (claim.id, why), "propose a change or a close instead")
+    work.add("withdrawal", run=run["id"], proposal=claim.id)
+    return {"withdrawn": claim.id, "key": claim.key}
+
+
+def decide_all(state: State, proposals: Iterable[Any], at: str, find_subject: Callable[[str], Subject]) -> list[Body]:
+    """Return the decisions of one revision, each seeing those before it; what has not all of its base here waits."""
+    subjects: dict[str, Subject] = {}
+    decisions = []
+    for proposal in proposals:
+        base = [state.find_claim(i) for i in (*proposal.base, *proposal.staged)]
+        if None in base:
+            continue
+        subject = subjects.get(proposal.key) or find_subject(proposal.key)
+        subject = Subject(subject.frontier, [c for c in (*base, *subject.known.values()) if c.made])
+        decision = decide(subject, proposal)
+        subjects[proposal.key] = advance(subject, proposal, decision, at)
+        said: Body = {"proposal": proposal.id, "outcome": decision.outcome, "reason": decision.reason}
+        if decision.outcome == "accepted":
+            said["parents"] = list(decision.parents)
+        if decision.rests:
+            said["rests"] = decision.rests
+        decisions.append(said)
+    return decisions
+
+
+def _sync(work: Work, run: Row) -> Result:
+    """Decide what the run has staged, in one revision, and look."""
+    state = work.state
+    staged = {c.id: c for c in state.staged(run["id"])}
+    before = state.look(run["id"])
+    others = [key for key in state.moved_since(before, 20) if key not in {c.key for c in staged.values()}]
+    decisions = decide_all(state, staged.values(), work.now(), state.subject)
+    revisions: list[str] = []
+    batch: list[Body] = []
+    size = 0
+    for decision in decisions:
+        more = len(canonical(decision)) + 1
+        if size + more > _DECISIONS_BYTES_MAX:
+            revisions.append(work.add("revision", run=run["id"], seen=work.seen(), decisions=batch))
+            batch, size = [], 0
+        batch.append(decision)
+        size += more
+    revisions.append(work.add("revision", run=run["id"], seen=work.seen(), decisions=batch))
+    result: Result = {"revision": revisions[-1], "applied": [], "unchanged": [], "held": [], "beside": [], "changed": others}
+    for decision in decisions:
+        claim = staged[decision["proposal"]]
+        row = {"proposal": claim.id, "key": claim.key, "reason": decision["reason"]}
+        kind = {"noop": "unchanged", "held": "held"}.get(decision["outcome"]) or ("beside" if decision["reason"] == "beside" else "applied")
+        if kind == "held":
+            row["next"] = "propose it with --new-subject" if decision["reason"] == "unknown-key" else "the owner answers: review %s" % claim.key
+        if kind == "beside":
+            row["next"] = "the owner answers: review %s; or withdraw %s" % (claim.key, claim.id)
+        result[kind].append(row)
+    return result
+
+
+def _judged(result: Result) -> Result:
+    """Return the result with exit status 4 if a decision was held or stands beside another."""
+    return dict(result, exit=4) if result.get("held") or result.get("beside") else result
+
+
+def cmd_sync(call: Call, args: Row) -> Result:
+    """Decide what a run has staged, then look; return what was applied, unchanged, held, or stands beside another."""
+    with Work(call, args["run"]) as work:
+        work.check_whole()
+        run = _open_run(work, args["run"])
+        result = _sync(work, run)
+        work.commit()
+    return _judged(dict(result, run=run["id"], warnings=work.warnings))
+
+
+def cmd_close(call: Call, args: Row) -> Result:
+    """Decide what a run has staged and close it, in one unit."""
+    summary = parse_block(args["summary"], "summary", SUMMARY_MAX)
+    with Work(call, args["run"] or "") as work:
+        work.check_whole()
+        run = _open_run(work, args["run"] or _only_open(work))
+        result = _end(work, run, args["outcome"], summary, "close")
+        work.commit()
+    return _judged(dict(result, warnings=work.warnings))
+
+
+def _only_open(work: Work) -> str:
+    own = [r["id"] for r in work.state.open_runs() if r["tag"] in work.own_tags()]
+    if not own:
+        raise Refused("unknown-run", "no run of this copy is open", "open one with start --actor NAME")
+    if len(own) > 1:
+        raise Refused("several-runs", "%d runs are open: %s" % (len(own), ", ".join(own[-5:])), "name yours with --run")
+    return str(own[0])
+
+
+def _end(work: Work, run: Row, outcome: str, summary: str, how: str) -> Result:
+    result = _sync(work, run) if how != "close" or work.state.staged(run["id"]) else {
+        "revision": None, "applied": [], "unchanged": [], "held": [], "beside": [], "changed": []}
+    work.add("run-close", run=run["id"], outcome=parse_choice(outcome, "outcome"), summary=summary, how=how)
+    return dict(result, run=run["id"], outcome=outcome, how=how)
+
+
+def cmd_recover_run(call: Call, args: Row) -> Result:
+    """Close an orphaned run for its absent agent, deciding what it had staged."""
+    _need_owner(args, "recover-run")
+    summary = parse_block(args["summary"], "summary", SUMMARY_MAX)
+    with Work(call, args["run"]) as work:
+        work.check_whole()
+        run = _open_run(work, args["run"], foreign=True)
+        result = _end(work, run, args["outcome"], summary, "recovered")
+        work.commit()
+    return _judged(dict(result, warnings=work.warnings))
+
+
+def _need_owner(args: Row, what: str) -> None:
+    if not args["human_approved"]:
+        raise Refused("needs-approval", "%s is the owner's to do" % what, "ask the owner; on a yes, add --human-approved")
+
+
+# -- reading --
+
+
+def describe(state: State, claim: Any) -> Row:
+    """Return what a generation or proposal says, with its provenance, as plain data."""
+    body = state.body(claim.id)
+    run = state.find_run(claim.run) if claim.run else None
+    row = {"id": claim.id, "key": claim.key, "trust": claim.trust, "source": claim.source, "run": claim.run,
+           "actor": run["actor"] if run else None, "at": claim.made or claim.at, "outcome": claim.outcome, **body["value"]}
+    for name in ("why", "evidence", "dated"):
+        if name in body:
+            row[name] = body[name]
+    return row
+
+
+def cmd_recall(call: Call, args: Row) -> Result:
+    """Return what is known of a key: the current value and what stands beside it, now or at a past time."""
+    if args["prefix"] is not None:
+        return _recall_prefix(call, args["prefix"])
+    if args["key"] is None:
+        raise Usage("usage", "recall needs a KEY or --prefix", "recall --help")
+    key = parse_key(args["key"])
+    reading = Reading(call)
+    state = reading.state
+    subject = state.subject(key)
+    if args["at"]:
+        within = _within_time(state, args["at"])
+        claims, facts = state.records_of(key)
+        subject = subject_within(claims, facts, within)
+    if not subject.current:
+        raise NotFound("not-found", "nothing under %s%s" % (key, " at %s" % args["at"] if args["at"] else ""), _nearest_hint(state, key))
+    contenders = subject.contenders()
+    result: Result = {"key": key, "status": "contested" if contenders else "current" if subject.current.op == "set" else "closed",
+              "current": describe(state, subject.current), "contenders": [describe(state, c) for c in contenders],
+              "outranked": [describe(state, c) for c in subject.outranked()], "earlier": state.count_history(key),
+              "warnings": reading.warnings}
+    door = state.door(key)
+    if door and not args["at"]:
+        result.update(expired=bool(door["expired"]), verified=door["verified"], handle=(door["handle"] or "")[:8] or None)
+    if args["history"]:
+        result["history"] = [describe(state, c) for c in state.history(key, count_pages(result["earlier"]))]
+    return result
+
+
+def _recall_prefix(call: Call, prefix: str) -> Result:
+    reading = Reading(call)
+    rows = reading.state.rows(
+        "SELECT key, tier, op, text, trust, source, handle FROM subject WHERE present=1 AND key>=? AND key<? ORDER BY key", prefix, prefix + "\x7f")
+    if not rows:
+        raise NotFound("not-found", "no present key begins with %s" % quote(prefix), _nearest_hint(reading.state, prefix.rstrip(".-")))
+    names = ("key", "tier", "op", "text", "trust", "source", "handle")
+    return {"prefix": prefix, "subjects": [dict(zip(names, row)) for row in rows], "warnings": reading.warnings}
+
+
+def _within_time(state: State, when: str) -> Callable[[str, int, str], bool]:
+    """Return the test whether a record was there at a date, or for a revision."""
+    if is_date(when):
+        return lambda tag, seq, at: at[:10] <= when
+    event = state.find_event(parse_id(when, "VS", "--at (a date, or a revision)"))
+    if event is None:
+        raise NotFound("not-found", "no revision %s in this vault" % when, "log lists them")
+    seen = state.seen_at(event["tag"], event["seq"])
+    return lambda tag, seq, at: seq <= seen.get(tag, -1)
+
+
+def cmd_history(call: Call, args: Row) -> Result:
+    """Return a page of a subject's earlier generations, the last page unless one is named."""
+    key = parse_key(args["key"])
+    reading = Reading(call)
+    total = reading.state.count_history(key)
+    if not total and not reading.state.subject(key).current:
+        raise NotFound("not-found", "nothing under %s" % key, _nearest_hint(reading.state, key))
+    page = args["page"] or count_pages(total)
+    rows = [describe(reading.state, c) for c in reading.state.history(key, page)]
+    return {"key": key, "total": total, "page": page, "pages": count_pages(total), "generations": rows, "warnings": reading.warnings}
+
+
+def cmd_show(call: Call, args: Row) -> Result:
+    """Return what a revision decided, or MEMORY.md as it was then."""
+    revision = parse_id(args["revision"], "VS", "revision")
+    reading = Reading(call)
+    state = reading.state
+    event = state.find_event(revision)
+    if event is None:
+        raise NotFound("not-found", "no revision %s in this vault" % revision, "log lists them")
+    if args["view"]:
+        seen = state.seen_at(event["tag"], event["seq"])
+        then = fold_fresh(reading.vault, lambda tag, head: head["seq"] - head["unit"] + 1 > seen.get(tag, -1))
+        return {"revision": revision, "at": event["at"], "view": render_memory(Residency(then)), "warnings": reading.warnings}
+    decisions = []
+    for said in event["body"].get("decisions", ()):
+        claim = state.find_claim(said["proposal"])
+        decisions.append(dict(said, key=claim and claim.key, text=state.body(claim.id)["value"].get("text") if claim else None))
+    answer = {name: event["body"][name] for name in ("handle", "answer", "key", "chosen", "proposal", "parents", "note")
+              if event["kind"] == "resolution" and name in event["body"]}
+    return {"revision": revision, "at": event["at"], "run": event["run"], "decisions": decisions, "warnings": reading.warnings,
+            **({"answer": answer} if answer else {})}
+
+
+def cmd_log(call: Call, args: Row) -> Result:
+    """Return the latest events: runs opened and closed, revisions, answers, settings, marks and repairs."""
+    since = parse_date(args["since"], "--since") if args["since"] else ""
+    reading = Reading(call)
+    run = parse_id(args["run"], "R", "run") if args["run"] else None
+    if run and not reading.state.find_run(run):
+        raise NotFound("not-found", "no run %s in this vault" % run, "log lists them")
+    events = []
+    for event in reading.state.events(run, since, args["most"]):
+        body = event["body"]
+        row = {name: event[name] for name in ("id", "kind", "at", "run", "key") if event[name]}
+        for name in ("actor", "outcome", "summary", "how", "answer", "handle", "name", "value", "what", "path"):
+            if name in body and name not in row:
+                row[name] = body[name]
+        if event["kind"] == "revision":
+            row["decisions"] = {o: n for o in ("accepted", "noop", "held") if (n := sum(d["outcome"] == o for d in body["decisions"]))}
+        events.append(row)
+    return {"events": events, "warnings": reading.warnings}
+
+
+def cmd_status(call: Call, args: Row) -> Result:
+    """Return where the vault is and the counts that are kept."""
+    reading = Reading(call)
+    state = reading.state
+    runs = state.open_runs()
+    return {"vault": reading.vault.root, "id": reading.vault.id, "engine": VERSION, "runs": state.tally("runs"),
+            "open": [{"run": r["id"], "actor": r["actor"], "since": r["at"]} for r in runs[:20]], "open_count": len(runs),
+            "tiers": {str(tier): state.tally("tier%d" % tier) for tier in TIERS}, "conflicts": state.tally("conflicts"),
+            "held": state.tally("held"), "edits": state.tally("edits"), "newest": state.newest() or None,
+            "ledgers": [{"tag": p.tag, "records": p.seq + 1, "damaged": bool(p.fault)} for p in state.positions.values()],
+            "warnings": reading.warnings}
+
+
+# -- the owner --
+
+
+def _question(state: State, key: str, claim: Any = None) -> Row:
+    """Return one closed question to the owner: which value holds, or whether to accept a held proposal."""
+    subject = state.subject(key)
+    ids = [c.id for c in subject.frontier]
+    whole = held_handle(key, ids, claim.id) if claim else conflict_handle(key, ids)
+    shown = [subject.current, *subject.contenders()] if subject.current else []
+    question: Row = {"handle": whole[:8], "whole": whole, "key": key, "about": claim.outcome if claim else "conflict",
+                     "values": [describe(state, c) for c in shown]}
+    if claim:
+        question["proposal"] = describe(state, claim)
+        question["answers"] = ["accept", "decline"]
+    else:
+        question["answers"] = [*(c.id for c in shown), "close", "--text"]
+    return question
+
+
+def _find_questions(state: State, handle: str) -> list[Row]:
+    """Return the open questions whose handle begins with ``handle``."""
+    if handle.startswith("C-"):
+        rows = state.rows("SELECT key FROM subject WHERE handle>=? AND handle<?", handle, handle + "g")
+        return [_question(state, row[0]) for row in rows]
+    found = []
+    for claim in state.waiting("held") + state.waiting("staged"):
+        row = state.rows("SELECT frontier FROM subject WHERE key=?", claim.key)
+        if held_handle(claim.key, row[0][0].split() if row else (), claim.id).startswith(handle):
+            found.append(_question(state, claim.key, claim))
+    return found
+
+
+def _get_question(state: State, handle: str) -> Row:
+    if not is_word(handle, "[CHX]-[0-9a-f]{6,64}", 66):
+        raise Refused("bad-id", "%s is not a handle like C-7f3a91" % quote(handle), "review lists the open questions")
+    found = _find_questions(state, handle)
+    if len(found) > 1:
+        raise Refused("moved", "%s names %d questions: %s" % (handle, len(found), ", ".join(q["whole"][:16] for q in found)),
+                      "say one with more digits")
+    if not found:
+        raise Refused("moved", "no open question has the handle %s: it was answered, or its subject moved" % handle,
+                      "review lists the open questions")
+    return found[0]
+
+
+def cmd_review(call: Call, args: Row) -> Result:
+    """Return what waits for the owner: three closed questions at most, or all, or those of a handle or key."""
+    reading = Reading(call)
+    state, about = reading.state, args["about"]
+    counts = {"conflicts": state.tally("conflicts"), "held": state.tally("held"), "edits": state.tally("edits")}
+    result: Result = {"questions": [], "counts": counts, "warnings": reading.warnings}
+    if about and re.match("[CHX]-", about):
+        result["questions"] = [_get_question(state, about)]
+        return result
+    if about:
+        key = parse_key(about)
+        claims = [c for c in state.waiting("held") + state.waiting("staged") if c.key == key]
+        if not claims and not state.subject(key).current:
+            raise NotFound("not-found", "nothing under %s" % key, _nearest_hint(state, key))
+        door = state.door(key)
+        result["questions"] = [_question(state, key)] * bool(door and door["handle"]) + [_question(state, key, c) for c in claims]
+        return result
+    conflicts, held = state.conflicts(), state.waiting("held")
+    result["questions"] = [_question(state, door["key"]) for door in (conflicts if args["all"] else conflicts[:3])]
+    left = len(held) if args["all"] else max(0, 3 - len(result["questions"]))
+    result["questions"] += [_question(state, c.key, c) for c in held[:left]]
+    if args["all"]:
+        ago = format_at(call.clock() - _OPEN_LONG_S * 1000)
+        result["questions"] += [_question(state, c.key, c) for c in state.waiting("staged") if c.at < ago]
+        result["edits"] = [dict(zip(("id", "at", "path", "sha256", "size"), row)) for row in state.rows("SELECT * FROM edit ORDER BY at, id")]
+    return result
+
+
+def cmd_resolve(call: Call, args: Row) -> Result:
+    """Record the owner's answer to one question: a value confirmed, a close, own words, or a proposal set aside."""
+    _need_owner(args, "resolve")
+    choose, text = args["choose"], args["text"]
+    if (choose is None) == (text is None):
+        raise Usage("usage", "resolve needs either --choose or --text", "review %s shows the choices" % args["handle"])
+    extra: Row = {"note": None if args["note"] is None else parse_block(args["note"], "note", SUMMARY_MAX)}
+    with Work(call) as work:
+        work.check_whole()
+        state = work.state
+        question = _get_question(state, args["handle"])
+        if args["measured"]:
+            extra["evidence"] = [parse_measured(args["measured"])]
+        fields = _answer(state, question, choose, text)
+        resolution = work.add("resolution", handle=question["whole"], seen=work.seen(), **fields, **extra)
+        work.commit()
+        door = state.door(question["key"])
+    return {"resolution": resolution, "key": question["key"], "answer": fields["answer"], "present": bool(door),
+            "text": fields.get("value", {}).get("text"), "warnings": work.warnings}
+
+
+def _answer(state: State, question: Row, choose: str | None, text: str | None) -> Row:
+    """Return the fields of the resolution that the owner's choice makes."""
+    key = question["key"]
+    subject = state.subject(key)
+    frontier = {c.id: c for c in subject.frontier}
+    fields: Row = {"key": key, "parents": sorted(frontier), "depth": 1 + max((c.depth for c in subject.frontier), default=0)}
+    if question["about"] != "conflict":
+        claim = state.find_claim(question["proposal"]["id"])
+        if choose == "decline":
+            return {"key": key, "answer": "decline", "proposal": claim.id, "parents": [], "depth": 0}
+        if choose != "accept" or claim.op == "touch":
+            raise Refused("bad-choice", "%s is not among accept, decline" % quote(choose or "--text"), "review %s" % question["handle"])
+        fields.update(answer="accept", proposal=claim.id, value=state.body(claim.id)["value"], source=claim.source,
+                      parents=sorted({*frontier, claim.id}), depth=1 + max(c.depth for c in (*subject.frontier, claim)))
+        return fields
+    if text is not None:
+        model = next(c for c in subject.frontier if c.op == "set")
+        value = dict(state.body(model.id)["value"], text=parse_line(text, "--text"))
+        return dict(fields, answer="text", value=value, source="user")
+    if choose == "close":
+        return dict(fields, answer="close", value={"op": "close", "tier": subject.current.tier}, source="user")
+    chosen = subject.current.id if choose == "current" else choose
+    if chosen not in frontier:
+        raise Refused("bad-choice", "%s is not among %s" % (quote(choose), ", ".join(("current", *question["answers"]))),
+                      "review %s shows the choices" % question["handle"])
+    return dict(fields, answer="choose", chosen=chosen, value=state.body(str(chosen))["value"], source=frontier[str(chosen)].source)
+
+
+def parse_measured(text: str) -> Body:
+    """Return the measurement that ``EXIT,DATE,COMMAND`` names; it is recorded, never executed."""
+    parts = text.split(",", 2)
+    if len(parts) < 3 or not re.fullmatch("-?[0-9]{1,15}", parts[0].strip()):
+        raise Refused("bad-value", "--measured: %s is not EXIT,DATE,COMMAND" % quote(text), "like 0,2026-11-30,pytest -q")
+    return {"exit": int(parts[0]), "date": parse_date(parts[1].strip(), "--measured"), "command": parse_line(parts[2].strip(), "--measured")}
+
+
+def cmd_config(call: Call, args: Row) -> Result:
+    """Return the settings, or one, or record a new value of one."""
+    name, value = args["key"], args["value"]
+    if name is not None and name not in SETTINGS:
+        raise NotFound("not-found", "no setting %s" % quote(name), "there are %s" % ", ".join(SETTINGS))
+    if value is None:
+        reading = Reading(call)
+        return {"settings": {n: reading.state.setting(n) for n in SETTINGS if name in (None, n)}, "warnings": reading.warnings}
+    _need_owner(args, "changing a setting")
+    _, least, most = SETTINGS[name]
+    number = int(value) if re.fullmatch("[0-9]{1,15}", value) else value
+    with Work(call) as work:
+        work.check_whole()
+        work.add("setting", name=name, value=parse_integer(number, name, least, most))
+        work.commit()
+        return {"settings": {name: work.state.setting(name)}, "warnings": work.warnings}
+
+
+# -- many at once --
+
+
+def cmd_apply(call: Call, args: Row) -> Result:
+    """Carry out the operations of a file, one JSON object a line; return a row for each.
+
+    A bad line fails alone, and the exit status is then 4; with ``atomic`` none is recorded and it is 3. One append
+    for the whole file if atomic, else one for each 1,000 operations.
+    """
+    lines = [(n, line) for n, line in enumerate(args["lines"], 1) if line.strip()]
+    results: list[Row] = []
+    with Work(call, args["run"]) as work:
+        work.check_whole()
+        run = _open_run(work, args["run"])
+        for n, line in lines:
+            row = _apply_line(work, run, n, line)
+            results.append(row)
+            if args["atomic"] and "code" in row:
+                raise Refused("atomic", "line %d: %s" % (n, row["message"]), "correct it; no operation of the file was recorded",
+                              line=n, cause=row["code"])
+            if not args["atomic"] and len(results) % BATCH_OPERATIONS == 0:
+                work.save()
+        work.commit()
+    failed = sum("code" in row for row in results)
+    held = any(row.get("held") or row.get("beside") for row in results)
+    return {"run": run["id"], "operations": len(results), "failed": failed, "results": results, "warnings": work.warnings,
+            **({"exit": 4} if failed or held else {})}
+
+
+def _apply_line(work: Work, run: Row, number: int, line: str) -> Row:
+    """Carry out one operation; return its result, or the error that it failed with."""
+    row: Row = {"line": number}
+    try:
+        if len(line.encode("utf-8", "surrogatepass")) > LINE_BYTES_MAX:
+            raise Usage("bad-json", "the line has more than %d bytes" % LINE_BYTES_MAX)
+        op = parse_json(line)
+        does = op.pop("do", None) if isinstance(op, dict) else None
+        if not isinstance(does, str) or does not in OPERATIONS:
+            raise Usage("bad-operation", "do: %s is none of %s" % (quote(does), ", ".join(OPERATIONS)), "see PROTOCOL.md section 8")
+        unknown = sorted(set(op) - set(OPERATIONS[does]))
+        if unknown:
+            raise Usage("bad-operation", "%s has no %s" % (does, quote(unknown[0])), "it has %s" % ", ".join(OPERATIONS[does]))
+        row["do"] = does
+        op = {name: value for name, value in op.items() if value is not None}
+        if does == "journal":
+            row["entry"] = _journal(work, run, op)
+        elif does == "propose":
+            row.update(_propose(work, run, op))
+        elif does == "withdraw":
+            row.update(_withdraw(work, run, op))
+        else:
+            row.update(_sync(work, run))
+    except (Refused, Usage) as error:
+        row.update(error.to_json())
+    return row
+
+
+# -- upkeep --
+
+
+def cmd_maintain(call: Call, args: Row) -> Result:
+    """Return the curation brief, or record with ``mark`` that entries up to here are curated."""
+    if args["mark"]:
+        with Work(call, args["run"] or "") as work:
+            work.check_whole()
+            run = _open_run(work, args["run"] or _only_open(work))
+            upto = {p.tag: p.seq for p in work.state.positions.values() if p.seq >= 0}
+            mark = work.add("mark", run=run["id"], upto=upto)
+            work.commit()
+        return {"mark": mark, "run": run["id"], "warnings": work.warnings}
+    reading = Reading(call)
+    state, today = reading.state, format_at(call.clock())
+    entries = state.rows(
+        "SELECT e.id, e.run, e.at, e.importance, e.ref, e.text FROM entry e LEFT JOIN mark m ON m.tag=e.tag"
+        " WHERE e.seq>ifnull(m.seq, -1) AND NOT EXISTS(SELECT 1 FROM cite WHERE entry=e.id) ORDER BY e.at, e.seq, e.tag")
+    residency = Residency(state)
+    cooling = sorted((d for d in residency.hot if d["tier"] != 1), key=lambda d: (-d["expired"], d["heat"], d["key"]))
+    expired = state.rows("SELECT key, until FROM subject WHERE present=1 AND expired=1 ORDER BY until, key LIMIT 100")
+    unverified = state.rows("SELECT key, used FROM subject WHERE present=1 AND verified IS NULL ORDER BY used, key LIMIT 20")
+    ago = format_at(call.clock() - _OPEN_LONG_S * 1000)
+    memory = render_memory(residency)
+    tiers = {"tier%d" % t: state.tally("tier%d" % t) for t in TIERS}
+    limits: list[Row] = [{"name": "tier%d-target" % t, "is": tiers["tier%d" % t], "limit": state.setting("tier%d-target" % t)} for t in TIERS]
+    limits += [{"name": "uncurated-max", "is": len(entries), "limit": state.setting("uncurated-max")},
+               {"name": "hot-bytes", "is": len(memory.encode("utf-8")), "limit": state.setting("hot-bytes")},
+               {"name": "hot-lines", "is": memory.count("\n"), "limit": state.setting("hot-lines")}]
+    past = [limit["name"] for limit in limits if limit["is"] > limit["limit"]]
+    result: Result = {
+        "today": today[:10], "uncurated": [dict(zip(("id", "run", "at", "importance", "ref", "text"), row)) for row in entries[:args["most"]]],
+        "uncurated_count": len(entries), "cooling": [d["key"] for d in cooling[:20]], "limits": limits, "past": past,
+        "overflow": residency.overflow, "expired": [dict(zip(("key", "until"), row)) for row in expired],
+        "unverified": [dict(zip(("key", "used"), row)) for row in unverified],
+        "open_long": [{"run": r["id"], "actor": r["actor"], "since": r["at"]} for r in state.open_runs() if r["at"] < ago],
+        "warnings": reading.warnings}
+    return dict(result, exit=4) if args["check"] and (past or residency.overflow) else result
+
+
+def cmd_rebuild(call: Call, args: Row) -> Result:
+    """Make the cache and every view anew from the ledgers; return how many records and views, and how long each took."""
+    with Work(call) as work:
+        state, started = work.state, time.monotonic()
+        state.rollback()
+        state.close()
+        work.state = state = create_cache(work.vault, work.vault.cache)
+        state.begin()
+        catch_up(state, work.vault)
+        folded = time.monotonic()
+        views = list(list_views(state))
+        state.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", views)
+        work.commit()
+        records = sum(p.seq + 1 for p in state.positions.values())
+    return {"records": records, "views": len(views) + 2, "fold_ms": round((folded - started) * 1000),
+            "views_ms": round((time.monotonic() - folded) * 1000), "warnings": work.warnings}
+
+
+def list_views(state: State) -> Iterator[tuple[str, str, int]]:
+    """Yield (kind, name, page) of every view that should be there, MEMORY.md and INDEX.md apart."""
+    for key, present, forked in state.rows("SELECT key, present, forked FROM subject ORDER BY key"):
+        if present:
+            yield "note", key, 1
+        for page in range(1, count_pages(state.count_history(key)) + 1) if state.count_history(key) else ():
+            yield "history", key, page
+        for page in range(1, count_pages(state.count_answers(key)) + 1) if forked else ():
+            yield "card", key, page
+    for (run,) in state.rows("SELECT id FROM run UNION SELECT run FROM entry ORDER BY 1"):
+        for page in range(1, count_pages(state.count_entries(run)) + 1):
+            yield "journal", run, page
+
+
+def cmd_doctor(call: Call, args: Row) -> Result:
+    """Prove the vault: ledgers, rules, decisions, cache, views and doors. Changes nothing without ``fix``."""
+    vault = call.vault()
+    fixed = cmd_rebuild(call, args) if args["fix"] else None
+    findings: list[Row] = []
+
+    def report(severity: str, kind: str, path: str, message: str, **more: Any) -> None:
+        findings.append({"severity": severity, "kind": kind, "path": path, "message": message, **more})
+
+    started = time.monotonic()
+    state, records = _check_ledgers(vault, report, _schemas(args["schema"], args["strict"]))
+    checked = time.monotonic()
+    _check_cache(vault, state, report)
+    views = _check_views(vault, state, report)
+    doors = _check_doors(vault, state, report)
+    _check_files(vault, report)
+    errors, warnings = (sum(f["severity"] == s for f in findings) for s in ("error", "warning"))
+    result: Result = {"vault": vault.root, "records": records, "views": views, "doors": doors, "errors": errors, "warnings_count": warnings,
+                      "findings": findings, "ledgers_ms": round((checked - started) * 1000),
+                      "views_ms": round((time.monotonic() - checked) * 1000), "fixed": fixed, "strict": bool(args["strict"])}
+    return dict(result, exit=7) if errors or (warnings and args["strict"]) else result
+
+
+def _schemas(wanted: bool, strict: bool) -> Callable[[Body], list[str]] | None:
+    """Return the check of a whole record against its published schema, or None where that was not asked for."""
+    if not wanted and not strict:
+        return None
+    try:
+        import jsonschema
+        import referencing
+    except ImportError:
+        if not wanted:
+            return None
+        raise Unsupported("missing-package", "doctor --schema needs the package jsonschema", "pip install jsonschema") from None
+    folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), "templates", "schema")
+    found = {n: json.loads(read_file(os.path.join(folder, n))) for n in sorted(os.listdir(folder)) if n.endswith(".json")}
+    registry = referencing.Registry().with_resources((s["$id"], referencing.Resource.from_contents(s)) for s in found.values())
+    checks = {kind: jsonschema.Draft202012Validator(found["record-%s.json" % kind], registry=registry) for kind in LETTERS}
+    return lambda record: [e.message for e in checks[record["head"]["kind"]].iter_errors(record)]
+
+
+def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]] | None) -> tuple[State, int]:
+    """Fold every ledger afresh in causal order, with every check that a record can be given; return the state."""
+    state = create_cache(vault, ":memory:")
+    state.begin()
+    streams: dict[str, Any] = {}
+    for tag, stat in list_ledgers(vault).items():
+        position = state.positions[tag] = first_position(vault, tag)
+        position.stamp = stamp_of(stat)
+        units = replay(vault, position, stat.st_size, exact=True)
+        streams[tag] = (units, next(units, None))
+    done: dict[str, int] = {}
+    seen: dict[str, dict[str, int]] = {tag: {} for tag in streams}
+    while any(unit for _, unit in streams.values()):
+        tag = _next_ledger(streams, seen, done)
+        units, unit = streams[tag]
+        for head, body, _ in unit:
+            seen[tag].update(body.get("seen", {}))
+            if head["kind"] == "revision":
+                _replay_decisions(vault, state, tag, head, body, dict(seen[tag], **{tag: head["seq"] - 1}), report)
+            apply_record(state, tag, head, body)
+            for message in schema({"head": head, "body": body}) if schema else ():
+                report("error", "schema", vault.ledger(tag), message, line=head["seq"] + 1)
+        done[tag] = unit[-1][0]["seq"]
+        state.flush_some()
+        streams[tag] = (units, next(units, None))
+    state.flush()
+    state.commit()
+    for position in state.positions.values():
+        if position.fault:
+            report("error", position.fault["kind"], position.fault["path"], position.fault["detail"], line=position.fault["line"],
+                   record=position.fault["record"])
+        if position.torn:
+            report("warning", "torn", vault.ledger(position.tag), "%d bytes of a unit that is not whole" % position.torn, line=position.seq + 2)
+    _check_rules(vault, state, report)
+    return state, sum(p.seq + 1 for p in state.positions.values())
+
+
+def _next_ledger(streams: dict[str, Any], seen: dict[str, dict[str, int]], done: dict[str, int]) -> str:
+    """Return the ledger whose next unit has read no more of others than was folded, the earliest first."""
+    waiting = []
+    for tag, (_, unit) in streams.items():
+        if unit:
+            reads: dict[str, int] = {}
+            for _, body, _ in unit:
+                reads.update(body.get("seen", {}))
+            ahead = any(upto > done.get(other, -1) for other, upto in {**seen[tag], **reads}.items() if other in streams)
+            waiting.append((ahead, unit[0][0]["at"], tag))
+    return min(waiting)[2]
+
+
+def _replay_decisions(vault: Vault, state: State, tag: str, head: Body, body: Body, look: dict[str, int], report: Any) -> None:
+    """Report each decision of a revision that `decide` would not have made of what the revision had seen."""
+    proposals = [state.find_claim(d["proposal"]) for d in body["decisions"]]
+
+    def find_subject(key: str) -> Subject:
+        if not state.has_moved(key, look):
+            return state.subject(key)
+        claims, facts = state.records_of(key)
+        return subject_within(claims, facts, lambda tag, seq, at: seq <= look.get(tag, -1))
+
+    made = {d["proposal"]: d for d in decide_all(state, [p for p in proposals if p], head["at"], find_subject)}
+    for said in body["decisions"]:
+        due = made.get(said["proposal"])
+        if due != said:
+            report("error", "false-decision", vault.ledger(tag), "%s was decided %s/%s, the rules say %s" % (
+                said["proposal"], said["outcome"], said["reason"],
+                "%s/%s" % (due["outcome"], due["reason"]) if due else "it cannot be decided here"),
+                line=head["seq"] + 1, record=format_id("V", head["seq"], tag))
+
+
+def _check_rules(vault: Vault, state: State, report: Any) -> None:
+    """Report every record that counts for nothing by the rules of PROTOCOL section 5."""
+    for claim, tag, seq, flaw in state.rows("SELECT id, tag, seq, flaw FROM claim WHERE flaw IS NOT NULL ORDER BY id"):
+        report("error", flaw, vault.ledger(tag), "%s counts for nothing" % claim, line=seq + 1, record=claim)
+    for (proposal,) in state.rows("SELECT DISTINCT proposal FROM fact WHERE outcome IN ('accepted', 'withdrawn') ORDER BY 1"):
+        claim = state.find_claim(proposal)
+        for fact in state.facts(proposal) if claim else ():
+            flaw = find_flaw(state, claim, fact)
+            if flaw:
+                report("error", flaw, vault.ledger(fact.tag), "what it says of %s counts for nothing" % proposal, line=fact.seq + 1)
+
+
+def _check_cache(vault: Vault, state: State, report: Any) -> None:
+    cached = open_cache(vault)
+    if cached is None:
+        report("notice", "no-cache", vault.cache, "there is no cache that can be read; the next command makes one")
+    elif not is_in_line(cached, vault):
+        report("notice", "cache-behind", vault.cache, "it is behind the ledgers; the next command folds the rest")
+    else:
+        for table in COMPARED:
+            where = " WHERE n<>0" if table in ("part", "tally") else ""
+            sql = "SELECT * FROM %s%s ORDER BY %s" % (table, where, {"look": "1, 2", "cite": "1, 2", "fact": "1, 2, 3", "move": "1, 2"}.get(table, "1"))
+            if any(a != b for a, b in _pairs(cached.db.execute(sql), state.db.execute(sql))):
+                report("error", "cache-differs", vault.cache, "its table %s is not what the ledgers make" % table)
+
+
+def _pairs(one: Iterator[Any], other: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+    while True:
+        pair = next(one, None), next(other, None)
+        if pair == (None, None):
+            return
+        yield pair
+
+
+def _check_views(vault: Vault, state: State, report: Any) -> int:
+    """Compare every view on disk with a fresh rendering, and report those that no state asks for."""
+    residency = Residency(state)
+    due = [("MEMORY.md", render_memory(residency)), ("INDEX.md", render_index(residency))]
+    names = set()
+    for name, text in [*due, *(render_views(state, *view) for view in list_views(state))]:
+        names.add(name)
+        there = _find_view(vault.path(name))
+        if text is not None and there != text.encode("utf-8"):
+            kind = "view-missing" if there is None else "view-stale" if is_sealed(there) else "view-edited"
+            report("warning", kind, vault.path(name), {"view-missing": "it is not there", "view-stale": "it is an older rendering",
+                   "view-edited": "it was changed by hand; the next command keeps the bytes and restores it"}[kind])
+    for folder in FOLDERS:
+        for found in sorted(os.listdir(vault.path(folder))) if os.path.isdir(vault.path(folder)) else ():
+            name = "%s/%s" % (folder, found)
+            path = vault.path(name)
+            if name not in names and found.endswith(".md") and os.path.isfile(path) and is_sealed(read_file(path)):
+                report("warning", "orphan", path, "a view that nothing asks for any more")
+    return len(names)
+
+
+def _check_doors(vault: Vault, state: State, report: Any) -> Row:
+    """Count the doors on disk: every present subject has exactly one, or is counted."""
+    doors: dict[str, int] = {"hot": 0, "index": 0, "counted": 0, "subjects": state.count_present(), "broken": 0, "redundant": 0, "missing": 0}
+    seen: set[str] = set()
+    for name, where, pattern in (("MEMORY.md", "hot", r"- \*\*(%s)\*\* " % KEY_PATTERN), ("INDEX.md", "index", r"- \[\[notes/(%s)\|" % KEY_PATTERN)):
+        text = (_find_view(vault.path(name)) or b"").decode("utf-8", "replace")
+        for line in text.split("\n"):
+            found = re.match(pattern, line)
+            count = re.match(r"- (?:[a-z0-9-]+|all others): ([0-9]+)", line) if where == "index" else None
+            if found:
+                key = found.group(1)
+                doors[where] += 1
+                doors["redundant"] += key in seen
+                doors["broken"] += not os.path.isfile(vault.path(page_path("notes", key, 1)))
+                seen.add(key)
+            elif count:
+                doors["counted"] += int(count.group(1))
+    doors["missing"] = max(0, doors["subjects"] - len(seen) - doors["counted"])
+    if doors["broken"] or doors["redundant"] or doors["missing"] or doors["hot"] + doors["index"] + doors["counted"] != doors["subjects"]:
+        report("warning", "doors", vault.path("MEMORY.md"), "hot %(hot)d + index %(index)d + counted %(counted)d for %(subjects)d subjects; "
+               "%(broken)d broken, %(redundant)d redundant, %(missing)d missing" % doors)
+    return doors
+
+
+def _check_files(vault: Vault, report: Any) -> None:
+    """Report links that leave the vault, and files that others may write."""
+    for folder, folders, files in os.walk(vault.root):
+        for name in sorted(folders) + sorted(files):
+            path = os.path.join(folder, name)
+            if os.path.islink(path):
+                target = os.path.realpath(path)
+                if os.path.commonpath((target, vault.root)) != vault.root:
+                    report("warning", "link-outside", path, "it leads out of the vault, to %s" % target)
+            elif os.name == "posix" and os.lstat(path).st_mode & 0o022:
+                report("warning", "writable-by-others", path, "its group or everyone may write it")
+
+
+# == CLI == one command table; parsing, printing, exit status == 470 ==
+
+Command = namedtuple("Command", "name help run say args")
+
+
+def _arg(*flags: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return flags, options
+
+
+def _say_warnings(result: Result) -> None:
+    for line in result.get("warnings", ()):
+        print("muniment: " + line, file=sys.stderr)
+
+
+def _say_init(r: Result) -> None:
+    print("A vault is in %s%s.\nNext: %s" % (r["vault"], " (git carries its ledgers)" if r["tracked"] else "", r["next"]))
+
+
+def _say_start(r: Result) -> None:
+    print(r["brief"], end="")
+
+
+def _say_propose(r: Result) -> None:
+    print("%s for %s" % (r["proposal"], r["key"]) + ("" if "applied" in r else ", staged; sync or close decides it"))
+    if r.get("warning"):
+        print("note: " + r["warning"])
+    if r.get("nearest"):
+        print("present keys written like it: " + ", ".join(r["nearest"]))
+    if "applied" in r:
+        _say_sync(r)
+
+
+def _say_sync(r: Result) -> None:
+    for kind in ("applied", "unchanged", "held", "beside"):
+        for row in r[kind]:
+            print("%s: %s %s (%s)%s" % (kind, row["key"], row["proposal"], row["reason"], "; " + row["next"] if "next" in row else ""))
+    if r["changed"]:
+        print("changed by others since: " + ", ".join(r["changed"]))
+    if not any(r[kind] for kind in ("applied", "unchanged", "held", "beside", "changed")):
+        print("nothing was staged, nothing moved")
+
+
+def _say_close(r: Result) -> None:
+    if any(r[kind] for kind in ("applied", "unchanged", "held", "beside")):
+        _say_sync(r)
+    print("%s closed, %s" % (r["run"], r["outcome"]))
+
+
+def _claim_line(c: Row) -> str:
+    what = c["text"] if c["op"] == "set" else "(%s)" % {"close": "closed", "touch": "touched"}[c["op"]]
+    return "%s  [%s, %s/%s, %s]" % (what, c["id"], c["source"], c["trust"], c["at"][:10])
+
+
+def _say_recall(r: Result) -> None:
+    if "subjects" in r:
+        for s in r["subjects"]:
+            print("%s  %s" % (s["key"], s["text"] if s["op"] == "set" else "(closed, contested)"))
+        return
+    print("%s: %s%s" % (r["key"], r["status"], " " + r["handle"] if r.get("handle") else ""))
+    print("> " + _claim_line(r["current"]))
+    for name in ("tier", "kind", "status", "importance", "confidence", "falsifier", "until", "links", "tags", "why", "evidence"):
+        if r["current"].get(name) is not None:
+            value = r["current"][name]
+            print("  %s: %s" % (name, json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value))
+    for line in (r["current"].get("detail") or "").split("\n") if r["current"].get("detail") else ():
+        print("  | " + line)
+    for kind in ("contenders", "outranked"):
+        for c in r[kind]:
+            print("%s: %s" % (kind, _claim_line(c)))
+    for c in r.get("history", ()):
+        print("earlier: " + _claim_line(c))
+    if r["earlier"] and "history" not in r:
+        print("%d earlier values: history %s" % (r["earlier"], r["key"]))
+
+
+def _say_history(r: Result) -> None:
+    print("%s: %d earlier values, page %d of %d" % (r["key"], r["total"], r["page"], r["pages"]))
+    for c in r["generations"]:
+        print("%s%s" % (_claim_line(c), "" if c["outcome"] == "accepted" else "  " + c["outcome"]))
+
+
+def _say_show(r: Result) -> None:
+    if "view" in r:
+        print(r["view"], end="")
+        return
+    print("%s at %s%s" % (r["revision"], r["at"], " by " + r["run"] if r["run"] else ""))
+    for d in r["decisions"]:
+        print("%s/%s: %s %s  %s" % (d["outcome"], d["reason"], d["key"], d["proposal"], d["text"] or ""))
+    for name, value in r.get("answer", {}).items():
+        print("%s: %s" % (name, value if isinstance(value, str) else ", ".join(value)))
+
+
+def _say_log(r: Result) -> None:
+    for event in r["events"]:
+        rest = ["%s=%s" % (k, v if isinstance(v, (str, int)) else json.dumps(v)) for k, v in event.items() if k not in ("id", "kind", "at")]
+        print("%s %s %s %s" % (event["at"][:19].replace("T", " "), event["kind"], event["id"], " ".join(rest)))
+
+
+def _say_status(r: Result) -> None:
+    print("vault %s, engine %s" % (r["vault"], r["engine"]))
+    print("runs: %d, open %d%s" % (r["runs"], r["open_count"], "".join("\n  %s %s since %s" % (o["run"], o["actor"], o["since"]) for o in r["open"])))
+    print("subjects: %s" % ", ".join("tier %s %d" % item for item in r["tiers"].items()))
+    print("waiting for the owner: %d conflicts, %d held, %d edits" % (r["conflicts"], r["held"], r["edits"]))
+
+
+def _say_review(r: Result) -> None:
+    for q in r["questions"]:
+        if q["about"] == "conflict":
+            print("%s  Which holds for %s?" % (q["handle"], q["key"]))
+            for c in q["values"]:
+                print("  --choose %s: %s" % (c["id"], _claim_line(c)))
+            print('  or --choose close, or --text "..." in your own words')
+        else:
+            print("%s  Accept for %s? (%s)\n  %s" % (q["handle"], q["key"], q["about"], _claim_line(q["proposal"])))
+            for c in q["values"]:
+                print("  now: %s" % _claim_line(c))
+            print("  --choose accept or --choose decline")
+        print("  resolve %s --choose ... --human-approved" % q["handle"])
+    for e in r.get("edits", ()):
+        print("edited %s at %s: the bytes are in recovery/%s" % (e["path"], e["at"][:19], e["sha256"]))
+    if not r["questions"] and not r.get("edits"):
+        print("nothing waits for the owner here")
+    elif "edits" not in r:
+        print("in all: %(conflicts)d conflicts, %(held)d held, %(edits)d edits; review --all lists them" % r["counts"])
+
+
+def _say_resolve(r: Result) -> None:
+    print("%s: %s %s%s" % (r["resolution"], r["key"], r["answer"], ", now: " + r["text"] if r["text"] else ""))
+
+
+def _say_apply(r: Result) -> None:
+    for row in r["results"]:
+        if "code" in row:
+            print("line %d failed: [%s] %s%s" % (row["line"], row["code"], row["message"], ". Next: " + row["hint"] if row["hint"] else ""))
+        else:
+            done = row.get("entry") or row.get("withdrawn") or row.get("revision") or "%s %s" % (row["proposal"], row["key"])
+            print("line %d %s: %s" % (row["line"], row["do"], done))
+    print("%d operations, %d failed" % (r["operations"], r["failed"]))
+
+
+def _say_maintain(r: Result) -> None:
+    if "mark" in r:
+        print("%s: entries up to here are curated" % r["mark"])
+        return
+    print("%d entries that no proposal cites" % r["uncurated_count"])
+    for e in r["uncurated"]:
+        print("> %s (%d) %s" % (e["id"], e["importance"], e["text"].split("\n")[0][:100]))
+    print("limits: " + ", ".join("%(name)s %(is)d of %(limit)d" % limit for limit in r["limits"]))
+    for name in ("past", "cooling"):
+        if r[name]:
+            print("%s: %s" % (name, ", ".join(r[name])))
+    for name, what in (("expired", "until"), ("unverified", "used")):
+        if r[name]:
+            print("%s: %s" % (name, ", ".join("%s (%s)" % (row["key"], row[what][:10]) for row in r[name])))
+    for run in r["open_long"]:
+        print("open for over a day: %(run)s %(actor)s since %(since)s; recover-run closes it" % run)
+
+
+def _say_config(r: Result) -> None:
+    for name, value in r["settings"].items():
+        print("%s %s" % (name, value))
+
+
+def _say_doctor(r: Result) -> None:
+    if r.get("github"):
+        for f in r["findings"]:
+            text = "%s: %s" % (f["kind"], f["message"])
+            text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+            where = f["path"].replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
+            print("::%s file=%s,line=%d::%s" % (f["severity"], where, f.get("line", 1), text))
+    else:
+        for f in r["findings"]:
+            print("%s: %s%s: [%s] %s" % (f["severity"], f["path"], ", line %d" % f["line"] if "line" in f else "", f["kind"], f["message"]))
+    print("%d records, %d views, %d errors, %d warnings" % (r["records"], r["views"], r["errors"], r["warnings_count"]))
+    print("doors: hot %(hot)d + index %(index)d + counted %(counted)d = %(subjects)d subjects" % r["doors"])
+
+
+def _say_rebuild(r: Result) -> None:
+    print("%d records folded in %d ms, %d views rendered in %d ms" % (r["records"], r["fold_ms"], r["views"], r["views_ms"]))
+
+
+def _say_withdraw(r: Result) -> None:
+    print("%s withdrawn (%s)" % (r["withdrawn"], r["key"]))
+
+
+def _say_journal(r: Result) -> None:
+    print(r["entry"])
+
+
+_RUN = _arg("--run", required=True, metavar="R", help="the run's handle, from start")
+_OWNER = _arg("--human-approved", action="store_true", help="attest that the owner chose this")
+_SUMMARY = _arg("--summary", required=True, metavar="T", help="what was done and what is left")
+_NUMBER = {"type": int, "metavar": "N"}
+COMMANDS = (
+    Command("init", "make a vault", cmd_init, _say_init, (
+        _arg("dir", nargs="?", metavar="DIR", help="where; default memory"),
+        _arg("--tracked", action="store_true", help="let git carry the ledgers"))),
+    Command("start", "open a run, or resume a session's; print its handle and the brief", cmd_start, _say_start, (
+        _arg("--actor", required=True, metavar="NAME", help="who runs: codex, claude, ci"),
+        _arg("--session", metavar="ID", help="resume this actor's open run of this session"))),
+    Command("journal", "record what was learnt; print the entry's id", cmd_journal, _say_journal, (
+        _RUN, _arg("--text", required=True, metavar="T", help="the entry; - reads standard input"),
+        _arg("--importance", help="1-5, default 3", **_NUMBER), _arg("--ref", metavar="ID", help="its id elsewhere"))),
+    Command("propose", "stage a change of one subject", cmd_propose, _say_propose, (
+        _RUN, _arg("--key", required=True, metavar="K", help="the subject"), _arg("--text", metavar="T", help="the claim, one line"),
+        _arg("--op", choices=OPS, help="default set"), _arg("--tier", help="1 durable, 2 current, 3 pattern", **_NUMBER),
+        _arg("--new-subject", action="store_const", const=True, help="the key is not present yet"),
+        _arg("--detail-file", metavar="FILE", help="Markdown; - reads standard input"), _arg("--why", metavar="T", help="why it changed"),
+        _arg("--evidence", action="append", metavar="E", help="entry id, ref or URL; repeatable"),
+        _arg("--measured", action="append", metavar="EXIT,DATE,CMD", help="a measurement; repeatable"),
+        _arg("--link", action="append", metavar="K", dest="links", help="a related key; repeatable"),
+        _arg("--tag", action="append", metavar="T", dest="tags", help="repeatable"),
+        _arg("--source", choices=SOURCES, help="who says so; default agent"), _arg("--trust", choices=TRUSTS, help="default working"),
+        _arg("--until", metavar="DATE", help="last day on which it holds"), _arg("--kind", choices=KINDS_OF_FACT, help="tier 1"),
+        _arg("--importance", help="tier 2: 1-5", **_NUMBER), _arg("--status", choices=STATUSES, help="tier 2"),
+        _arg("--confidence", choices=CONFIDENCES, help="tier 3"), _arg("--falsifier", metavar="T", help="tier 3: what would refute it"),
+        _arg("--clear", action="append", choices=CLEARABLE, metavar="FIELD", help="empty %s" % ", ".join(CLEARABLE)),
+        _arg("--now", action="store_true", help="sync in the same call"))),
+    Command("withdraw", "take back one's own staged proposal or working contender", cmd_withdraw, _say_withdraw, (
+        _arg("proposal", metavar="PROPOSAL", help="its id"), _RUN)),
+    Command("sync", "decide what the run has staged, then look", cmd_sync, _say_sync, (_RUN,)),
+    Command("close", "decide what the run has staged and close it", cmd_close, _say_close, (
+        _arg("--run", metavar="R", help="the run's handle; may be left away if one is open"),
+        _arg("--outcome", required=True, choices=OUTCOMES, help="how it went"), _SUMMARY)),
+    Command("recall", "what is known of a key, or under a prefix", cmd_recall, _say_recall, (
+        _arg("key", nargs="?", metavar="KEY", help="the subject"), _arg("--prefix", metavar="P", help="list the present keys that begin so"),
+        _arg("--history", action="store_true", help="with the last page of earlier values"),
+        _arg("--at", metavar="DATE|REVISION", help="as it was then"))),
+    Command("review", "what waits for the owner", cmd_review, _say_review, (
+        _arg("about", nargs="?", metavar="HANDLE|KEY", help="one question, or those of a key"),
+        _arg("--all", action="store_true", help="all, with edited views and what dead runs had staged"))),
+    Command("resolve", "record the owner's answer", cmd_resolve, _say_resolve, (
+        _arg("handle", metavar="HANDLE", help="from review"), _arg("--choose", metavar="CHOICE", help="an id, current, close; accept, decline"),
+        _arg("--text", metavar="T", help="the owner's own words"), _arg("--note", metavar="T", help="the answer word for word"),
+        _arg("--measured", metavar="EXIT,DATE,CMD", help="the measurement that settled it"), _OWNER)),
+    Command("recover-run", "close an orphaned run", cmd_recover_run, _say_close, (
+        _RUN, _SUMMARY, _arg("--outcome", choices=OUTCOMES, default="partial", help="default partial"), _OWNER)),
+    Command("apply", "carry out a file of operations, one JSON object a line", cmd_apply, _say_apply, (
+        _RUN, _arg("file", metavar="FILE", help="the file; - reads standard input"), _arg("--atomic", action="store_true", help="all or nothing"))),
+    Command("config", "the settings, or a new value of one", cmd_config, _say_config, (
+        _arg("key", nargs="?", metavar="KEY", help=", ".join(SETTINGS)), _arg("value", nargs="?", metavar="VALUE", help="an integer"), _OWNER)),
+    Command("status", "where the vault is, and its counts", cmd_status, _say_status, ()),
+    Command("log", "the latest events", cmd_log, _say_log, (
+        _arg("--run", metavar="R", help="of one run"), _arg("--since", metavar="DATE", help="from a day on"),
+        _arg("--most", default=50, help="how many; default 50", **_NUMBER))),
+    Command("show", "what a revision decided", cmd_show, _say_show, (
+        _arg("revision", metavar="REVISION", help="its id, or a resolution's"), _arg("--view", action="store_true", help="MEMORY.md as it was then"))),
+    Command("history", "a subject's earlier values", cmd_history, _say_history, (
+        _arg("key", metavar="KEY", help="the subject"), _arg("--page", help="default the last", **_NUMBER))),
+    Command("maintain", "the curation brief", cmd_maintain, _say_maintain, (
+        _arg("--check", action="store_true", help="exit 4 past a limit"), _arg("--mark", action="store_true", help="record that entries up to here are curated"),
+        _arg("--run", metavar="R", help="with --mark"), _arg("--most", default=100, help="entries shown; default 100", **_NUMBER))),
+    Command("doctor", "prove the vault", cmd_doctor, _say_doctor, (
+        _arg("--fix", action="store_true", help="make again what is derived"), _arg("--strict", action="store_true", help="warnings fail too; checks schemas if it can"),
+        _arg("--schema", action="store_true", help="check every record against its published schema"),
+        _arg("--github", action="store_true", help="print workflow annotations"))),
+    Command("rebuild", "make the cache and every view anew", cmd_rebuild, _say_rebuild, ()),
+    Command("demo", "a first minute in a vault of its own", None, None, (_arg("--in", dest="dir", metavar="DIR", help="where; default a temporary folder"),)),
+)
+_COMMON = (
+    _arg("--vault", metavar="DIR", help="the vault; default $MUNIMENT_VAULT, else found from here"),
+    _arg("--json", action="store_true", help="print one JSON object"),
+    _arg("--lock-wait", type=float, default=30.0, metavar="S", help="seconds to wait for another command; default 30"))
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise Usage("usage", "%s: %s" % (self.prog, message), "%s --help" % self.prog)
+
+
+def find_parser(command: Any) -> argparse.ArgumentParser:
+    """Return the parser of one command of the table."""
+    parser = _Parser(prog="engine.py " + command.name, description=command.help, allow_abbrev=False)
+    for flags, options in (*command.args, *_COMMON):
+        parser.add_argument(*flags, **options)
+    return parser
+
+
+def _split(argv: list[str]) -> tuple[str, list[str]]:
+    """Return the command's name and its arguments, those before the name moved behind it."""
+    before: list[str] = []
+    rest = list(argv)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        before.append(word)
+        if word in ("--vault", "--lock-wait") and rest:
+            before.append(rest.pop(0))
+    return (rest[0], before + rest[1:]) if rest else ("", before)
+
+
+def _read_text(path: str, what: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else read_file(path)
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Usage("bad-encoding", "%s is not UTF-8: byte %d" % (what, error.start + 1), "convert it to UTF-8", position=error.start + 1) from None
+
+
+def _parse(command: Any, words: list[str]) -> Row:
+    """Return a command's arguments with files and standard input read."""
+    args = vars(find_parser(command).parse_args(words))
+    if command.name in ("journal", "propose", "resolve") and args["text"] == "-":
+        text = _read_text("-", "standard input")
+        args["text"] = text.removesuffix("\n")
+    if command.name == "propose":
+        args["detail"] = _read_text(args["detail_file"], args["detail_file"]).rstrip("\n") if args["detail_file"] else None
+        measured = [parse_measured(m) for m in args["measured"] or ()]
+        args["evidence"] = (args["evidence"] or []) + measured or None
+    if command.name == "apply":
+        args["lines"] = _read_text(args["file"], args["file"]).split("\n")
+    if command.name == "doctor" and args["json"] and args["github"]:
+        raise Usage("usage", "doctor: --json and --github exclude each other", "choose one")
+    return args
+
+
+def _help() -> None:
+    print("usage: engine.py COMMAND [options]; engine.py COMMAND --help\n\n" + __doc__.split("\n")[0] + "\n")
+    for command in COMMANDS:
+        print("  %-12s %s" % (command.name, command.help))
+    print("\nExit status: 0 done, 1 a bug, 2 usage, 3 refused, 4 recorded but held or beside another, 5 nothing found, 6 busy,\n"
+          "7 damaged, 8 newer format or missing package, 9 the filesystem refused. PROTOCOL.md has the rules.")
+
+
+def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = None, chance: Callable[[int], bytes] = os.urandom) -> int:
+    """Run one command and return its exit status. ``clock`` gives milliseconds since 1970, ``chance`` random bytes."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in words
+    name, rest = _split(words)
+    try:
+        if not name or name == "help":
+            if "--version" in rest:
+                print(VERSION)
+            else:
+                _help()
+            return 0 if name or rest else 2
+        command = next((c for c in COMMANDS if c.name == name), None)
+        if command is None:
+            raise Usage("usage", "there is no command %s" % quote(name), "engine.py --help")
+        args = _parse(command, rest)
+        call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, os.getcwd(),
+                    clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"])
+        if command.run is None:
+            return _demo(args["dir"])
+        result = command.run(call, args)
+        status = result.pop("exit", 0)
+        _say_warnings(result)
+        if as_json:
+            print(json.dumps(result, ensure_ascii=False, sort_keys=True))
+        else:
+            command.say(dict(result, github=args.get("github")))
+        return int(status)
+    except MunimentError as error:
+        return _fail(error, as_json)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        path = error.filename if isinstance(error.filename, str) else "the vault"
+        return _fail(FilesystemRefused("filesystem", "%s: %s" % (path, error.strerror or error), "make room or give the right, then try again"), as_json)
+
+
+def _fail(error: MunimentError, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(error.to_json(), ensure_ascii=False, sort_keys=True), file=sys.stderr)
+    else:
+        print("muniment: [%s] %s%s" % (error.code, error.message, ". Next: " + error.hint if error.hint else ""), file=sys.stderr)
+    return error.exit_status
+
+
+def run() -> None:
+    """Run the command of the command line and exit with its status: what the installed `muniment` calls."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has gone; what it was to read is recorded all the same
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 0
+    sys.exit(status)
+
+
+#: The demo's commands: {name} stands for an id that an earlier command printed.
+_DEMO: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Two agents begin on the same small web shop.", ()),
+    ("", ("start", "--actor", "codex")),
+    ("", ("start", "--actor", "claude")),
+    ("codex notes what it learnt, and proposes what to do next.", ()),
+    ("", ("journal", "--run", "{codex}", "--text", "The payment sandbox answers 504 to one call in ten.", "--ref", "log-1")),
+    ("", ("propose", "--run", "{codex}", "--key", "checkout.next-step", "--tier", "2", "--new-subject", "--text",
+          "Retry a payment twice, then show the error.", "--evidence", "log-1", "--now")),
+    ("A durable decision is the owner's: an agent's is held.", ()),
+    ("", ("propose", "--run", "{codex}", "--key", "stack.database", "--tier", "1", "--kind", "decision", "--new-subject", "--text",
+          "Orders live in PostgreSQL 16.", "--now")),
+    ("", ("review", "stack.database")),
+    ("", ("resolve", "{handle}", "--choose", "accept", "--note", "Yes, PostgreSQL.", "--human-approved")),
+    ("claude looks; then both change the next step, neither having seen the other's change.", ()),
+    ("", ("sync", "--run", "{claude}")),
+    ("", ("sync", "--run", "{codex}")),
+    ("", ("propose", "--run", "{codex}", "--key", "checkout.next-step", "--text", "Retry a payment three times with growing pauses.")),
+    ("", ("propose", "--run", "{claude}", "--key", "checkout.next-step", "--text", "Move payments to a queue, no retries in the page.")),
+    ("", ("sync", "--run", "{codex}")),
+    ("", ("sync", "--run", "{claude}")),
+    ("Both stand; the first stays current until the owner answers.", ()),
+    ("", ("review",)),
+    ("", ("resolve", "{handle}", "--choose", "{claim}", "--note", "The queue. Customers must not wait.", "--human-approved")),
+    ("Both close, and this is what the next session reads.", ()),
+    ("", ("close", "--run", "{codex}", "--outcome", "success", "--summary", "Measured the sandbox; retries are off the table.")),
+    ("", ("close", "--run", "{claude}", "--outcome", "partial", "--summary", "Queue decided, not built.")),
+    ("", ("doctor",)),
+)
+
+
+def _demo(folder: str | None) -> int:
+    """Show a vault at work: two runs at once, a held decision, a conflict and its answer, and MEMORY.md."""
+    import io
+    import tempfile
+
+    vault = os.path.join(folder or tempfile.mkdtemp(prefix="muniment-demo-"), "memory")
+    names: dict[str, str] = {}
+    status = main(["init", vault])
+    for text, template in _DEMO if status == 0 else ():
+        if text:
+            print("\n# " + text)
+            continue
+        words = [w.format(**names) if w.startswith("{") else w for w in template]
+        print("\n$ engine.py " + " ".join(w if re.fullmatch("[A-Za-z0-9._-]+", w) else '"%s"' % w for w in words))
+        shown, sys.stdout = sys.stdout, io.StringIO()
+        try:
+            status = main([*words, "--vault", vault])
+            said = sys.stdout.getvalue()
+        finally:
+            sys.stdout = shown
+        print(said, end="")
+        if status not in (0, 4):
+            return status
+        if words[0] == "start":
+            names[words[2]] = said.split()[1]
+        found = re.search(r"[CH]-[0-9a-f]{6}", said)
+        names["handle"] = found.group() if found else names.get("handle", "")
+        found = re.search(r"(P[0-9]+-\S+): Move payments", said)
+        names["claim"] = found.group(1) if found else names.get("claim", "")
+    print("\n$ cat %s\n%s" % (os.path.join(vault, "MEMORY.md"), read_file(os.path.join(vault, "MEMORY.md")).decode("utf-8")), end="")
+    print("\nThe vault stays in %s; open it in any editor, or in Obsidian." % vault)
+    return 0
+
+
+if __name__ == "__main__":
+    run()
