@@ -80,9 +80,9 @@ DAY_S = 86_400
 #: Every code an error or finding may carry: code -> (exit status, meaning). Permanent words.
 CODES = {
     "usage": (2, "the command line is not of the form that --help shows"),
-    "bad-json": (2, "input is not one JSON object of the allowed names, depth and size"),
+    "bad-json": (2, "input is not one JSON object within the limits of depth and size, or a name stands in it twice"),
     "bad-encoding": (2, "input is not UTF-8"),
-    "bad-operation": (2, "an operation has an unknown, missing or doubled name, or a value of the wrong type"),
+    "bad-operation": (2, "an operation's `do` is missing or unknown, or a name does not belong to it"),
     "bad-key": (3, "the key breaks the grammar of keys"),
     "bad-text": (3, "text is empty, too long, or holds a refused character"),
     "bad-date": (3, "not a day that exists, written YYYY-MM-DD"),
@@ -289,13 +289,15 @@ def is_key(value: Any) -> bool:
 
 def is_id(value: Any, letters: str) -> bool:
     """Tell whether ``value`` is an id whose letter is one of ``letters``."""
-    found = re.fullmatch(ID_PATTERN, value) if isinstance(value, str) and len(value) <= 32 else None
-    return found is not None and found.group(1) in letters
+    if not isinstance(value, str) or value[:1] not in letters or not 11 <= len(value) <= 26:
+        return False
+    seq, _, tag = value[1:].partition("-")  # by hand, since a fold asks this several times a record
+    return is_tag(tag) and not seq.strip("0123456789") and (seq == "0" or seq[0] != "0")
 
 
 def is_tag(value: Any) -> bool:
     """Tell whether ``value`` is a replica's tag."""
-    return isinstance(value, str) and re.fullmatch("[" + TAG_LETTERS + "]{8}", value) is not None
+    return isinstance(value, str) and len(value) == 8 and not value.strip(TAG_LETTERS)
 
 
 def is_ref(value: Any) -> bool:
@@ -305,7 +307,12 @@ def is_ref(value: Any) -> bool:
 
 def is_date(value: Any) -> bool:
     """Tell whether ``value`` is a day that exists, written YYYY-MM-DD."""
-    if not (isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", value)):
+    return isinstance(value, str) and _is_day(value)
+
+
+@functools.lru_cache(maxsize=64)
+def _is_day(value: str) -> bool:
+    if not re.fullmatch(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}", value):
         return False
     year, month, day = int(value[:4]), int(value[5:7]), int(value[8:])
     return 1 <= month <= 12 and 1 <= day <= _days_in(year, month)
@@ -313,9 +320,12 @@ def is_date(value: Any) -> bool:
 
 def is_at(value: Any) -> bool:
     """Tell whether ``value`` is a time written like a record's ``at``."""
-    if not (isinstance(value, str) and re.fullmatch(AT_PATTERN, value)):
-        return False
-    return is_date(value[:10]) and value[11:13] < "24" and value[14:16] < "60" and value[17:19] < "60"
+    return isinstance(value, str) and re.fullmatch(AT_PATTERN, value) is not None and is_real(value)
+
+
+def is_real(at: str) -> bool:
+    """Tell whether the day and time of what has the form of an ``at`` exist."""
+    return is_date(at[:10]) and at[11:13] < "24" and at[14:16] < "60" and at[17:19] < "60"
 
 
 def _days_in(year: int, month: int) -> int:
@@ -397,10 +407,12 @@ def parse_key(value: Any, what: str = "key") -> str:
     """Return ``value`` if it is a key; else refuse, with the nearest key that would be one."""
     if is_key(value):
         return str(value)
-    near = re.sub(r"[^a-z0-9.]+", "-", str(value).lower()).strip("-.")
+    if not isinstance(value, str):
+        raise Refused("bad-key", "%s: a text is needed, not %s" % (what, quote(value)))
+    near = re.sub(r"[^a-z0-9.]+", "-", value.lower()).strip("-.")
     near = re.sub(r"[.-]*\.[.-]*", ".", near)[:80].rstrip("-.")
-    position = next((n for n, c in enumerate(str(value)) if not re.match(r"[a-z0-9.-]", c)), None)
-    where = "" if position is None else ": character %s at position %d" % (quote(str(value)[position]), position + 1)
+    position = next((n for n, c in enumerate(value) if not re.match(r"[a-z0-9.-]", c)), None)
+    where = "" if position is None else ": character %s at position %d" % (quote(value[position]), position + 1)
     raise Refused("bad-key", "%s: %s is not of lower-case letters, digits, dots and hyphens, 80 at most%s" % (
         what, quote(value), where), "say %s" % near if is_key(near) else "see PROTOCOL.md section 4",
         position=None if position is None else position + 1)
@@ -439,6 +451,11 @@ def sha256(data: Any) -> str:
     return hashlib.sha256(data.encode("utf-8") if isinstance(data, str) else data).hexdigest()
 
 
+def printable(text: str) -> str:
+    """Return ``text`` as one line that a terminal may show: what text may not hold is written as an escape."""
+    return re.sub(_REFUSED_IN_LINE, lambda c: "\\u%04x" % ord(c.group()), text)
+
+
 def quote(value: Any) -> str:
     """Return ``value`` as it may stand in a message: printable, at most 80 characters."""
     shown = json.dumps(value) if isinstance(value, (str, int, type(None), list, dict)) else repr(value)
@@ -459,13 +476,19 @@ _ANSWERS = ("choose", "close", "text", "accept", "decline", "adopt", "dismiss")
 _VALUED = ("choose", "close", "text", "accept", "adopt")
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+#: A canonical head. A regular expression reads it in half the time that JSON takes, and lets no other spelling through.
+_HEAD_PATTERN = (r'\{"at":"(%s)","body":"([0-9a-f]{64})","kind":"([a-z-]{1,40})","prev":"([0-9a-f]{64})",'
+                 r'"seq":(0|[1-9][0-9]{0,15})(?:,"unit":([1-9][0-9]{0,15}))?\}') % AT_PATTERN
+
+
 def canonical(value: Any) -> str:
     """Return the one JSON text of ``value``: keys sorted, no spaces, characters as themselves.
 
     Raises BadRecord for a float, a lone surrogate, or what JSON has no form for.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = _encode(value)
         text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRecord("bad-json", str(error)) from None
@@ -525,7 +548,7 @@ def _is_seen(value: Any) -> bool:
 
 
 def _is_hex(value: Any, digits: int) -> bool:
-    return isinstance(value, str) and re.fullmatch("[0-9a-f]{%d}" % digits, value) is not None
+    return isinstance(value, str) and len(value) == digits and not value.strip("0123456789abcdef")
 
 
 def _is_listing(value: Any, check: Callable[[Any], bool], most: int) -> bool:
@@ -704,14 +727,18 @@ def check_record(kind: str, body: Any) -> None:
         raise BadRecord("bad-body", "%s: %s" % (kind, name))
 
 
-def check_head(head: Any) -> None:
-    """Raise BadRecord unless ``head`` has the fields of PROTOCOL section 3, of their form."""
-    name = _fault(head, {"at": is_at, "body": _HASH, "kind": lambda v: isinstance(v, str) and len(v) <= 40, "prev": _HASH,
-                         "seq": lambda v: is_integer(v, 0)}, {"unit": lambda v: is_integer(v, 1)})
-    if name is None and (head["kind"] == "replica") != (head["seq"] == 0):
-        name = "kind"
-    if name is not None:
-        raise BadRecord("bad-head", name)
+def decode_head(text: str) -> Body:
+    """Return the head of a record from its canonical text; raise BadRecord unless it is one (PROTOCOL section 3)."""
+    found = re.fullmatch(_HEAD_PATTERN, text)
+    if found is None or not is_real(found.group(1)):
+        raise BadRecord("bad-head", "it is not a head in canonical form")
+    at, body, kind, prev, seq, unit = found.groups()
+    head: Body = {"at": at, "body": body, "kind": kind, "prev": prev, "seq": int(seq)}
+    if unit:
+        head["unit"] = int(unit)
+    if (kind == "replica") != (seq == "0"):
+        raise BadRecord("bad-head", "a ledger's line 0, and no other, is of kind replica")
+    return head
 
 
 def make_body(kind: str, salt: str, **fields: Any) -> Body:
@@ -745,10 +772,11 @@ def decode_record(line: bytes) -> tuple[Body, Body, str]:
         raise BadRecord("bad-json", 'not of the form {"body":...,"head":...}')
     text, top = line[8:cut], line[cut + 8:-2]
     try:
-        head, body = json.loads(top), json.loads(text)
+        head, body = decode_head(top.decode("utf-8")), json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
+        if isinstance(error, BadRecord):
+            raise
         raise BadRecord("bad-json", str(error)) from None
-    check_head(head)
     if sha256(text) != head["body"]:
         raise BadRecord("bad-hash", "the body is not the one that its head names")
     check_record(head["kind"], body)
@@ -927,13 +955,13 @@ def subject_within(claims: Iterable[Any], facts: Iterable[Any], within: Callable
     return Subject((c for c in made if c.standing and c.id not in covered), made)
 
 
-def apply_record(state: Any, tag: str, head: Body, body: Body) -> None:
-    """Fold one checked record into ``state``.
+def apply_record(state: Any, tag: str, head: Body, body: Body, text: str = "") -> None:
+    """Fold one checked record into ``state``; ``text`` is the body's canonical text, where the caller has it.
 
     Any order of records that keeps each ledger's own gives the same state: every method of the state that is
     called here adds a fact to a set, or takes a minimum or maximum, and `_settle` derives the rest from them.
     """
-    _APPLY[head["kind"]](state, head["at"], tag, head["seq"], body)
+    _APPLY[head["kind"]](state, head["at"], tag, head["seq"], body, text or canonical(body))
 
 
 def is_supported(kind: str, body: Body) -> bool:
@@ -941,41 +969,56 @@ def is_supported(kind: str, body: Body) -> bool:
     return kind in _APPLY and not (kind == "recovery" and body.get("what") not in ("view", "torn"))
 
 
-def _apply_replica(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+def _apply_replica(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
     state.add_replica(tag, body["engine"])
 
 
-def _apply_run_open(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+def _apply_run_open(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
     run = format_id("R", seq, tag)
-    state.add_run(run, tag, seq, at, body)
+    state.add_run(run, tag, seq, at, body, text)
     state.add_look(run, tag, seq, body["seen"])
     for child in state.take_referrers(run):
         _settle(state, child, True)
+        state.show_again(child)
 
 
-def _apply_journal(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
-    state.add_entry(format_id("E", seq, tag), body["run"], tag, seq, at, body)
+def _apply_journal(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
+    entry = format_id("E", seq, tag)
+    state.add_entry(entry, body["run"], tag, seq, at, body)
+    for child in state.take_referrers(entry):
+        state.show_again(child)
 
 
-def _apply_proposal(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+def _apply_proposal(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
     value = body["value"]
     claim = Claim(format_id("P", seq, tag), body["key"], body["run"], tag, seq, at, body["depth"], body["trust"],
                   body["source"], value.get("tier"), value["op"], effect_of(value), body.get("imported", False),
                   body["new_subject"], tuple(body["base"]), tuple(body["staged"]), "staged", None, False, False, None)
-    _add_claim(state, claim, body)
+    _add_claim(state, claim, body, text)
 
 
-def _add_claim(state: Any, claim: Any, body: Body) -> None:
+def _add_claim(state: Any, claim: Any, body: Body, text: str) -> None:
     claim = claim._replace(flaw=_judge(state, claim))
-    state.add_claim(claim, body)
+    state.add_claim(claim, text)
+    if len(set(claim.base) - {body.get("proposal")}) > 1:
+        state.add_fork(claim.key)
     for evidence in body.get("evidence", ()):
         if isinstance(evidence, str) and is_id(evidence, "E"):
             state.add_cite(evidence, claim.id)
+            _await(state, claim, evidence, state.run_of_entry)
+    if claim.run:
+        _await(state, claim, claim.run, state.find_run)
     late = state.take_referrers(claim.id)
     if late:
         for child in late:
             _settle(state, child, child != claim.id)
         _recover(state, claim.id)
+
+
+def _await(state: Any, claim: Any, target: str, find: Callable[[str], Any]) -> None:
+    """See to it that the claim's views are rendered again when what they name of another ledger arrives."""
+    if not target.endswith(claim.tag) and find(target) is None:
+        state.add_reference(claim.id, target, False)
 
 
 def _judge(state: Any, claim: Any) -> str | None:
@@ -1024,13 +1067,16 @@ def _settle(state: Any, claim_id: str, rejudge: bool = False) -> None:
         _recover(state, parent)
     for parent in sorted(parents):
         state.add_reference(claim_id, parent, True)
-        _recover(state, parent)
+        _recover(state, parent, claim.standing)
 
 
-def _recover(state: Any, claim_id: str) -> None:
-    """Bring ``covered`` of a claim in line, and of what it covered while it does not stand itself."""
+def _recover(state: Any, claim_id: str, replaced: bool = False) -> None:
+    """Bring ``covered`` of a claim in line, and of what it covered while it does not stand itself.
+
+    ``replaced`` says that a standing generation is known to replace it.
+    """
     claim = state.find_claim(claim_id)
-    covered = claim is not None and state.is_covered(claim_id)
+    covered = claim is not None and (replaced or state.is_covered(claim_id))
     if claim is not None and covered != claim.covered:
         state.update_claim(claim._replace(covered=covered), claim)
         if not claim.standing:
@@ -1060,10 +1106,9 @@ def _use(state: Any, claim: Any, fact: Any) -> None:
     """Note when a subject was used, moved and verified, and whether values ever stood beside each other in it."""
     if fact.outcome in ("accepted", "noop"):
         state.use(claim.key, fact.at)
-    if fact.outcome in ("accepted", "withdrawn") or (fact.outcome == "declined" and claim.made):
+    if fact.outcome == "accepted" or (fact.outcome in ("withdrawn", "declined") and claim.made):
         state.add_move(claim.key, fact.tag, fact.seq)
-    unstaged = [p for p in fact.parents if p not in claim.staged]
-    if fact.reason == "beside" or len(unstaged) > 1 or (fact.outcome == "withdrawn" and claim.made):
+    if fact.reason == "beside" or (fact.outcome == "withdrawn" and claim.made):
         state.add_fork(claim.key)
     if fact.reason == "touched" and state.has_evidence(claim.id):
         for target in claim.base:
@@ -1073,35 +1118,35 @@ def _use(state: Any, claim: Any, fact: Any) -> None:
         _settle(state, rested.id)  # the withdrawal counts no longer
 
 
-def _apply_withdrawal(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+def _apply_withdrawal(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
     state.add_fact(Fact(body["proposal"], tag, seq, at, body["run"], "withdrawn", "withdrawn", (), None))
     _settle(state, body["proposal"])
 
 
-def _apply_revision(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+def _apply_revision(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
     state.add_look(body["run"], tag, seq, body["seen"])
-    state.add_revision(format_id("V", seq, tag), tag, seq, at, body)
+    state.add_revision(format_id("V", seq, tag), tag, seq, at, body["run"], text)
     for d in body["decisions"]:
         state.add_fact(Fact(d["proposal"], tag, seq, at, body["run"], d["outcome"], d["reason"],
                             tuple(d.get("parents", ())), d.get("rests")))
         _settle(state, d["proposal"])
 
 
-def _apply_run_close(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
-    state.add_ending(body["run"], at, seq, tag, body)
+def _apply_run_close(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
+    state.add_ending(body["run"], at, seq, tag, body, text)
 
 
-def _apply_resolution(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+def _apply_resolution(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
     resolution = format_id("S", seq, tag)
     state.add_seen(tag, body["seen"])
-    state.add_resolution(resolution, tag, seq, at, body)
+    state.add_resolution(resolution, tag, seq, at, body.get("key"), text)
     if "value" in body:
         value, parents = body["value"], tuple(body["parents"])
         claim = Claim(resolution, body["key"], None, tag, seq, at, body["depth"], "confirmed", body["source"],
                       value["tier"], value["op"], effect_of(value), False, False, parents, (),
                       "staged", None, False, False, None)
-        _add_claim(state, claim, body)
-        if body["handle"].startswith("C-") or len(set(parents) - {body.get("proposal")}) > 1:
+        _add_claim(state, claim, body, text)
+        if body["handle"].startswith("C-"):
             state.add_fork(body["key"])
         state.use(body["key"], at)
         state.add_move(body["key"], tag, seq)
@@ -1112,20 +1157,20 @@ def _apply_resolution(state: Any, at: str, tag: str, seq: int, body: Body) -> No
         _settle(state, body["proposal"])
 
 
-def _apply_setting(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
-    state.add_setting(body["name"], body["value"], at, seq, tag)
+def _apply_setting(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
+    state.add_setting(body["name"], body["value"], at, seq, tag, text)
 
 
-def _apply_mark(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
+def _apply_mark(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
     for marked, upto in body["upto"].items():
         state.add_mark(marked, upto)
 
 
-def _apply_recovery(state: Any, at: str, tag: str, seq: int, body: Body) -> None:
-    state.add_recovery(format_id("K", seq, tag), at, body)
+def _apply_recovery(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
+    state.add_recovery(format_id("K", seq, tag), tag, seq, at, body, text)
 
 
-_APPLY: dict[str, Callable[[Any, str, str, int, Body], None]] = {
+_APPLY: dict[str, Callable[[Any, str, str, int, Body, str], None]] = {
     "replica": _apply_replica, "run-open": _apply_run_open, "journal": _apply_journal, "proposal": _apply_proposal,
     "withdrawal": _apply_withdrawal, "revision": _apply_revision, "run-close": _apply_run_close,
     "resolution": _apply_resolution, "setting": _apply_setting, "mark": _apply_mark, "recovery": _apply_recovery,
@@ -1171,12 +1216,14 @@ def escape(text: str) -> str:
     What could open a comment, HTML, a link, an embed, a formula or an anchor gets a backslash.
     ``unescape`` is the inverse.
     """
-    return re.sub(r"\\(?=[\\<\[\]%$^])|<(?=[A-Za-z/!?])|\[(?=\[)|\](?=\])|%(?=%)|\$(?=\$)|(?<!\S)\^", r"\\\g<0>", text)
+    if not any(c in text for c in "\\<[]%$^"):  # most texts; INDEX.md asks a thousand times
+        return text
+    return re.sub(r"\\(?=[\\<\[\]%$^!])|<(?=[A-Za-z/!?])|\[(?=\[)|\](?=[\](])|!(?=\[)|%(?=%)|\$(?=\$)|(?<!\S)\^", r"\\\g<0>", text)
 
 
 def unescape(text: str) -> str:
     """Return the claimed text of an escaped line."""
-    return re.sub(r"\\([\\<\[\]%$^])", r"\1", text)
+    return re.sub(r"\\([\\<\[\]%$^!])", r"\1", text)
 
 
 def quoted(text: str) -> str:
@@ -1223,44 +1270,48 @@ def _cold_line(door: Row) -> str:
 class Residency:
     """Which present subjects are hot, which have a line in INDEX.md, and how many are counted there.
 
-    Tier 1 comes first, then tiers 2 and 3 by heat, until the next line would pass a ceiling. ``hot`` and
-    ``cold`` are doors; ``counted`` maps the first part of keys to numbers, ``rest`` is all others'.
+    Tier 1 comes first, then tiers 2 and 3 by heat, until the next line would pass a ceiling. ``hot`` holds
+    doors; ``overflow`` is how many subjects of tier 1 have no room, ``total`` how many are present.
     """
 
     def __init__(self, state: Any) -> None:
-        most = state.setting("index-lines")
-        first, second = state.doors(state.setting("hot-lines") + most)
         head = _MEMORY_HEAD + "".join("\n## %s\n\n" % title for _, title in _SECTIONS) + _tail(10**9, 10**9)
-        self.bytes_left = state.setting("hot-bytes") - len(head.encode("utf-8")) - _SEAL_BYTES
-        self.lines_left = state.setting("hot-lines") - head.count("\n") - 1
+        self._state, self.total = state, state.count_present()
+        self._bytes_left = state.setting("hot-bytes") - len(head.encode("utf-8")) - _SEAL_BYTES
+        self._lines_left = state.setting("hot-lines") - head.count("\n") - 1
         self.hot: list[Row] = []
-        cold = self._fill(first)
-        self.overflow = len(cold)
-        cold += self._fill(second) if not cold else second
-        cold.sort(key=lambda d: (d["expired"], -d["heat"], d["key"]))
-        self.cold = cold[:most]
-        self.total = state.count_present()
-        counted = self.total - len(self.hot) - len(self.cold)
-        self.counted: list[tuple[str, int]] = self._count(state) if counted else []
-        self.rest = counted - sum(n for _, n in self.counted)
+        self._fill(state.doors(True, self._lines_left))
+        self._first = len(self.hot)
+        self.overflow = state.tally("tier1") - self._first
+        if not self.overflow:
+            self._fill(state.doors(False, self._lines_left))
 
-    def _fill(self, doors: list[Row]) -> list[Row]:
-        for n, door in enumerate(doors):
+    def _fill(self, doors: list[Row]) -> None:
+        for door in doors:
             size = len(_hot_line(door).encode("utf-8"))
-            if size > self.bytes_left or self.lines_left < 1:
-                return doors[n:]
-            self.bytes_left -= size
-            self.lines_left -= 1
+            if size > self._bytes_left or self._lines_left < 1:
+                break
+            self._bytes_left -= size
+            self._lines_left -= 1
             self.hot.append(door)
-        return []
 
-    def _count(self, state: Any) -> list[tuple[str, int]]:
+    def cold(self) -> list[Row]:
+        """Return the doors that have a line in INDEX.md, the hottest first."""
+        most = self._state.setting("index-lines")
+        doors = self._state.doors(True, most, self._first) if self.overflow else []
+        doors += self._state.doors(False, most, len(self.hot) - self._first)
+        return sorted(doors, key=lambda d: (d["expired"], -d["heat"], d["key"]))[:most]
+
+    def counted(self, cold: list[Row]) -> tuple[list[tuple[str, int]], int]:
+        """Return how many subjects of each first part have no door but a count, and how many of all others."""
+        left = self.total - len(self.hot) - len(cold)
         shown: dict[str, int] = {}
-        for door in (*self.hot, *self.cold):
+        for door in (*self.hot, *cold) if left else ():
             part = door["key"].split(".")[0]
             shown[part] = shown.get(part, 0) + 1
-        parts = [(part, n - shown.get(part, 0)) for part, n in state.parts(_PARTS_MAX + len(shown))]
-        return [(part, n) for part, n in parts if n > 0][:_PARTS_MAX]
+        parts = self._state.parts(_PARTS_MAX + len(shown)) if left else []
+        counts = [(part, n - shown.get(part, 0)) for part, n in parts if n > shown.get(part, 0)][:_PARTS_MAX]
+        return counts, left - sum(n for _, n in counts)
 
 
 def _tail(hot: int, total: int) -> str:
@@ -1280,14 +1331,15 @@ def render_memory(residency: Residency) -> str:
 
 def render_index(residency: Residency) -> str:
     """Return INDEX.md: a line for each cold subject, and counts by first part for those past the limit."""
-    parts = [_INDEX_HEAD, "\n"] + [_cold_line(d) for d in residency.cold]
-    if not residency.cold and not residency.counted:
+    cold = residency.cold()
+    counted, others = residency.counted(cold)
+    parts = [_INDEX_HEAD, "\n", *(_cold_line(d) for d in cold)]
+    if not cold and not counted and not others:
         parts.append("Every subject is in [[MEMORY]].\n")
-    if residency.counted or residency.rest:
+    if counted or others:
         parts.append("\n## Counted\n\n")
-        parts += ["- %s: %d, listed by `recall --prefix %s`\n" % (part, n, part) for part, n in residency.counted]
-        if residency.rest:
-            parts.append("- all others: %d\n" % residency.rest)
+        parts += ["- %s: %d, listed by `recall --prefix %s`\n" % (part, n, part) for part, n in counted]
+        parts += ["- all others: %d\n" % others] if others else []
     return seal("".join(parts))
 
 
@@ -1328,9 +1380,7 @@ def render_note(state: Any, key: str) -> str:
     body = state.body(claim.id)
     value = body["value"]
     parts = ["---\n", _property("key", key), _property("tier", value["tier"])]
-    for name in ("kind", "status", "importance", "confidence"):
-        if name in value:
-            parts.append(_property(name, value[name]))
+    parts += [_property(name, value[name]) for name in ("kind", "status", "importance", "confidence") if name in value]
     parts += [_property("trust", claim.trust), _property("source", claim.source), _property("generation", claim.id),
               _property("changed", claim.made[:10])]
     for name, what in (("until", value.get("until")), ("verified", (door["verified"] or "")[:10]),
@@ -1354,11 +1404,6 @@ def render_note(state: Any, key: str) -> str:
     if pages:
         parts.append("\n" + ", ".join("[[%s|%s]]" % (page, name) for name, page in pages) + "\n")
     return seal("".join(parts))
-
-
-def page_path(folder: str, name: str, page: int) -> str:
-    """Return the path within the vault of page ``page``, counted from 1, of a view."""
-    return "%s/%s%s.md" % (folder, name, "" if page == 1 else "_%d" % page)
 
 
 def render_history(state: Any, key: str, page: int) -> str:
@@ -1398,7 +1443,7 @@ def render_journal(state: Any, run_id: str, page: int) -> str:
 def render_card(state: Any, key: str, page: int) -> str:
     """Return one page of conflicts/<key>.md: the open question, if any, and every answer given."""
     subject, door, parts = state.subject(key), state.door(key), ["# Conflict: %s\n" % key]
-    if page == 1 and door["handle"]:
+    if page == 1 and door and door["handle"]:
         parts.append("\n## Open: %s\n\nWhich holds? Answer with `resolve %s --choose ID --human-approved`.\n" % (
             door["handle"][:8], door["handle"][:8]))
         for n, claim in enumerate([subject.current, *subject.contenders()]):
@@ -1425,17 +1470,25 @@ def count_pages(items: int) -> int:
     return max(1, -(-items // PAGE_ITEMS))
 
 
-def render_views(state: Any, kind: str, name: str, page: int) -> tuple[str, str | None]:
-    """Return (path, text) of one view of a subject or run; text is None where no such view should be."""
+_FOLDER_OF = {"note": "notes", "history": "history", "journal": "journal", "card": "conflicts"}
+
+
+def view_path(kind: str, name: str, page: int) -> str:
+    """Return the path within the vault of page ``page``, counted from 1, of a subject's or run's view."""
+    return "%s/%s%s.md" % (_FOLDER_OF[kind], name, "" if page == 1 else "_%d" % page)
+
+
+def render_view(state: Any, kind: str, name: str, page: int) -> str | None:
+    """Return the text of one view of a subject or run, or None where no such view should be."""
     if kind == "note":
-        return page_path("notes", name, 1), render_note(state, name) if state.door(name) else None
-    count, folder, render = {
-        "history": (state.count_history, "history", render_history),
-        "journal": (state.count_entries, "journal", render_journal),
-        "card": (state.count_answers, "conflicts", render_card)}[kind]
-    items = count(name)
-    wanted = page <= count_pages(items) and (items > 0 or kind == "journal" or (kind == "card" and state.has_card(name)))
-    return page_path(folder, name, page), render(state, name, page) if wanted else None
+        return render_note(state, name) if state.door(name) else None
+    if kind == "history":
+        items = state.count_history(name)
+        return render_history(state, name, page) if items and page <= count_pages(items) else None
+    if kind == "journal":
+        items = state.count_entries(name)
+        return render_journal(state, name, page) if page <= count_pages(items) and (items or state.find_run(name)) else None
+    return render_card(state, name, page) if state.has_card(name) and page <= count_pages(state.count_answers(name)) else None
 
 
 def _within(lines: list[str], share: int) -> list[str]:
@@ -1477,7 +1530,8 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, damage: list
     ]
     lines = [line for part in parts for line in part]
     shown = sum(line.startswith("> ") for part in parts[4:6] for line in part)
-    return "\n".join(lines + ["%d more in MEMORY.md, %d subjects in all." % (len(residency.hot) - shown, residency.total)]) + "\n"
+    lines.append("%d more in MEMORY.md, %d subjects in all." % (len(residency.hot) - shown, residency.total))
+    return "\n".join(lines) + "\n"
 
 
 # -- waterline: above it nothing touches disk, clock, chance or environment --
@@ -1537,7 +1591,7 @@ def find_vault(named: str | None, start: str) -> str:
     Raises NotFound where there is none, FilesystemRefused where the one found belongs to another user.
     """
     if named:
-        return named
+        return os.path.join(start, named)
     owner, folder = os.stat(start).st_uid, os.path.abspath(start)
     while True:
         for candidate in (folder, os.path.join(folder, "memory")):
@@ -1578,10 +1632,7 @@ def _main_worktree(git: str) -> str | None:
 
 def open_vault(folder: str) -> Vault:
     """Return the vault in ``folder``; refuse what is none, a newer format, and links below its root."""
-    try:
-        root = os.path.realpath(folder, strict=True) if sys.version_info >= (3, 10) else os.path.realpath(folder)
-    except OSError as error:
-        raise FilesystemRefused("filesystem", "%s: %s" % (folder, error.strerror), "name a vault with --vault DIR") from None
+    root = os.path.realpath(folder)
     if not os.path.isdir(root):
         if os.path.lexists(folder):
             raise FilesystemRefused("not-a-folder", "%s is not a folder that can be entered" % folder, "name a vault with --vault DIR")
@@ -1622,6 +1673,8 @@ def create_vault(folder: str, vault_id: str, tracked: bool) -> tuple[Vault, list
     if is_vault(folder):
         raise Refused("vault-exists", "%s is a vault already" % folder, "use it: start --actor NAME")
     taken = [name for name in RESERVED if os.path.lexists(os.path.join(folder, name))]
+    if PRIVATE in taken and not any(files for _, _, files in os.walk(os.path.join(folder, PRIVATE))):
+        taken.remove(PRIVATE)  # an interrupted init left it
     if taken:
         raise Refused("reserved-name", "%s holds %s, which the vault needs for itself" % (folder, ", ".join(taken)),
                       "move it away, or name another folder with `init DIR`")
@@ -1630,9 +1683,9 @@ def create_vault(folder: str, vault_id: str, tracked: bool) -> tuple[Vault, list
     notes = []
     for name, text in ((".gitignore", _IGNORE_DERIVED), (".gitattributes", _ATTRIBUTES)) if tracked else ((".gitignore", _IGNORE_ALL),):
         path = os.path.join(folder, name)
-        if os.path.lexists(path):
+        if os.path.lexists(path) and (not os.path.isfile(path) or read_file(path) != text.encode("utf-8")):
             notes.append("%s was there and is left as it is; git needs these lines in it:\n%s" % (path, text))
-        else:
+        elif not os.path.lexists(path):
             create_file(path, text.encode("utf-8"))
     form = json.dumps({"format": FORMAT, "vault": vault_id}, separators=(",", ":")) + "\n"
     create_file(os.path.join(folder, PRIVATE, "format.json"), form.encode("utf-8"), durable=True)
@@ -1658,25 +1711,31 @@ def create_file(path: str, data: bytes, durable: bool = False) -> None:
         sync_folder(os.path.dirname(path))
 
 
-def replace_file(path: str, data: bytes) -> None:
+def replace_file(vault: Vault, path: str, data: bytes, durable: bool = False) -> None:
     """Put ``data`` in the place of a file, or of nothing, so that a reader sees the old or the new whole.
 
-    Not fsynced: for what can be made again. A symbolic link is replaced itself, never followed.
+    Under the lock: the bytes are first written to one name in local/, where what a killed process left is in
+    nobody's way. Fsynced only if ``durable``. A symbolic link is replaced itself, never followed.
     """
-    beside = "%s.%d.tmp" % (path, os.getpid())
+    beside = os.path.join(vault.local, "beside.tmp")
+    _remove(beside)
     try:
-        create_file(beside, data)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        create_file(beside, data)
-    except FileExistsError:  # left by a process of this number that was killed
-        os.unlink(beside)
-        create_file(beside, data)
-    try:
+        create_file(beside, data, durable)
+        if not os.path.isdir(os.path.dirname(path)):
+            os.makedirs(os.path.dirname(path), 0o700)
         os.replace(beside, path)
     except OSError:
-        os.unlink(beside)
+        _remove(beside)
         raise
+    if durable:
+        sync_folder(os.path.dirname(path))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -1701,10 +1760,7 @@ def keep_bytes(vault: Vault, data: bytes) -> str:
     name = sha256(data)
     path = os.path.join(vault.recovery, name)
     if not os.path.lexists(path):
-        os.makedirs(vault.recovery, 0o700, exist_ok=True)
-        create_file(path + ".tmp%d" % os.getpid(), data, durable=True)
-        os.replace(path + ".tmp%d" % os.getpid(), path)
-        sync_folder(vault.recovery)
+        replace_file(vault, path, data, durable=True)
     return name
 
 
@@ -1853,15 +1909,15 @@ def is_continued(vault: Vault, position: Position) -> bool:
 
 
 def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], bool] | None = None,
-           exact: bool = False) -> Iterator[list[tuple[Body, Body, int]]]:
+           exact: bool = False) -> Iterator[list[tuple[Body, Body, str]]]:
     """Yield the whole units that follow ``position`` in the first ``size`` bytes, advancing it past each.
 
-    A unit is a list of (head, body, bytes of the line). A last unit that is not whole ends the reading and is left
+    A unit is a list of (head, body, the body's text). A last unit that is not whole ends the reading and is left
     in ``position.torn``; anything wrong before sets ``position.fault``. ``limit`` tells of a unit's last head
     whether to stop before it; ``exact`` also demands canonical bytes.
     """
     position.size = size
-    unit: list[tuple[Body, Body, int]] = []
+    unit: list[tuple[Body, Body, str]] = []
     seq, tail, start, offset = position.seq, position.tail, position.offset, position.offset
     with open(vault.ledger(position.tag), "rb") as file:
         file.seek(offset)
@@ -1876,7 +1932,7 @@ def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], 
                                   "record": "%d-%s" % (seq + 1, position.tag)}
                 return
             seq, start, offset = seq + 1, offset, offset + len(line)
-            unit.append((head, body, len(line)))
+            unit.append((head, body, line[8:line.rfind(b',"head":{')].decode("utf-8")))
             if "unit" in head:
                 if limit and limit(head):
                     return
@@ -1886,7 +1942,7 @@ def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], 
                 unit = []
 
 
-def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, int]], position: Position,
+def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, str]], position: Position,
                 exact: bool) -> tuple[Body, Body, str]:
     """Return head, body and head hash of the line, or raise BadRecord: sound, chained, in its unit, known here."""
     if len(line) > LINE_BYTES_MAX:
@@ -2006,7 +2062,7 @@ def write_replica(held: Held, vault: Vault, known: Row, position: Position) -> N
     """Remember the tail that was just written. Not fsynced: lines after an older tail are adopted."""
     known["inode"], known["writer"] = _inode(vault), position.tag
     known["tags"][position.tag] = [position.seq, position.tail]
-    replace_file(vault.replica, json.dumps(known, sort_keys=True).encode("utf-8"))
+    replace_file(vault, vault.replica, json.dumps(known, sort_keys=True).encode("utf-8"))
 
 
 def find_writer(vault: Vault, known: Row, positions: dict[str, Position]) -> str | None:
@@ -2075,7 +2131,8 @@ CREATE TABLE move(key TEXT, tag TEXT, seq INT, PRIMARY KEY(key, tag)) WITHOUT RO
 CREATE INDEX move_seq ON move(tag, seq);
 CREATE TABLE verification(id TEXT PRIMARY KEY, at TEXT) WITHOUT ROWID;
 CREATE TABLE subject(key TEXT PRIMARY KEY, current TEXT, frontier TEXT, present INT, first INT, tier INT, op TEXT, trust TEXT,
-  source TEXT, text TEXT, until TEXT, verified TEXT, heat INT, expired INT, handle TEXT, used TEXT, made INT, forked INT) WITHOUT ROWID;
+  source TEXT, text TEXT, until TEXT, verified TEXT, heat INT, expired INT, handle TEXT, used TEXT, made INT, forked INT,
+  card INT) WITHOUT ROWID;
 CREATE INDEX subject_heat ON subject(first, expired, heat DESC, key) WHERE present = 1;
 CREATE INDEX subject_until ON subject(until) WHERE until IS NOT NULL AND expired = 0;
 CREATE INDEX subject_handle ON subject(handle) WHERE handle IS NOT NULL;
@@ -2134,7 +2191,11 @@ class State:
         self.positions: dict[str, Position] = {}
         self.seen: dict[str, dict[str, int]] = {}
         self._engines: dict[str, str] = {}
-        self._claims: dict[str, Any] = {}
+        self._claims: dict[str, Any] = {}  # read or written since the last flush
+        self._new: dict[str, str] = {}  # bodies of claims that the database has not
+        self._changed: set[str] = set()  # claims of which the database has an older row
+        self._facts: dict[str, list[Any]] = {}  # all that was said of claims that were added since the last flush
+        self._pending: dict[str, list[Any]] = {}  # statement -> rows that wait for it
         self._touched: dict[str, list[Any]] = {}
         self._pages: dict[str, Any] = {}
         self._deltas: dict[str, int] = {}
@@ -2142,6 +2203,7 @@ class State:
 
     def one(self, sql: str, *values: Any) -> Any:
         """Return the first row of a query, or None."""
+        self._save()
         return self.db.execute(sql, values).fetchone()
 
     def load(self) -> None:
@@ -2186,22 +2248,22 @@ class State:
         """That a run has seen what its ledger had read at this line."""
         self.add_seen(tag, seen)
         for other, upto in (*self.seen[tag].items(), (tag, seq)):
-            self.db.execute("INSERT INTO look VALUES(?,?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", (run, other, upto))
+            self._put("INSERT INTO look VALUES(?,?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", run, other, upto)
 
-    def add_run(self, run: str, tag: str, seq: int, at: str, body: Body) -> None:
+    def add_run(self, run: str, tag: str, seq: int, at: str, body: Body, text: str) -> None:
         """An opened run."""
-        ending = self.one("SELECT at FROM ending WHERE run=?", run)
+        ending = self.db.execute("SELECT at FROM ending WHERE run=?", (run,)).fetchone()
         self.db.execute("INSERT INTO run VALUES(?,?,?,?,?,?,?,?,?)", (
             run, tag, seq, at, body["actor"], body.get("session"), "origin" in body, body.get("dated"), ending and ending[0]))
-        self._add_event(run, "run-open", tag, seq, at, run, None, body)
+        self._add_event(run, "run-open", tag, seq, at, run, None, text)
         self._pages.setdefault(run, None)
         self._count("runs", 1)
         self._count("open", 0 if ending else 1)
 
-    def add_ending(self, run: str, at: str, seq: int, tag: str, body: Body) -> None:
+    def add_ending(self, run: str, at: str, seq: int, tag: str, body: Body, text: str) -> None:
         """A close; the first of a run's counts."""
-        self._add_event(format_id("Q", seq, tag), "run-close", tag, seq, at, run, None, body)
-        first = self.one("SELECT at, seq, tag FROM ending WHERE run=?", run)
+        self._add_event(format_id("Q", seq, tag), "run-close", tag, seq, at, run, None, text)
+        first = self.db.execute("SELECT at, seq, tag FROM ending WHERE run=?", (run,)).fetchone()
         if first is None or (at, seq, tag) < first:
             self.db.execute("INSERT OR REPLACE INTO ending VALUES(?,?,?,?,?,?,?)",
                             (run, at, seq, tag, body["outcome"], body["summary"], body["how"]))
@@ -2211,27 +2273,24 @@ class State:
 
     def add_entry(self, entry: str, run: str, tag: str, seq: int, at: str, body: Body) -> None:
         """A journal entry."""
-        self.db.execute("INSERT INTO entry VALUES(?,?,?,?,?,?,?,?)",
-                        (entry, run, tag, seq, at, body.get("ref"), body["importance"], body["text"]))
+        self._put("INSERT INTO entry VALUES(?,?,?,?,?,?,?,?)", entry, run, tag, seq, at, body.get("ref"), body["importance"], body["text"])
         first = self._pages.get(run)
         self._pages[run] = min(first, (at, seq, tag)) if first else (at, seq, tag)
         self._count("entries:" + run, 1)
 
     def add_cite(self, entry: str, claim: str) -> None:
         """That a claim names an entry as evidence."""
-        self.db.execute("INSERT OR IGNORE INTO cite VALUES(?,?)", (entry, claim))
+        self._put("INSERT OR IGNORE INTO cite VALUES(?,?)", entry, claim)
 
-    def add_claim(self, claim: Any, body: Body) -> None:
+    def add_claim(self, claim: Any, text: str) -> None:
         """A proposal, or a resolution with a value."""
-        values = claim._replace(base=" ".join(claim.base), staged=" ".join(claim.staged))
-        self.db.execute("INSERT INTO claim VALUES(%s?)" % ("?," * len(values)), (*values, canonical(body)))
-        self._claims[claim.id] = claim
+        self._claims[claim.id], self._new[claim.id], self._facts[claim.id] = claim, text, []
 
     def update_claim(self, claim: Any, before: Any) -> None:
         """What is derived of a claim, in the place of ``before``."""
-        self.db.execute("UPDATE claim SET outcome=?, made=?, standing=?, covered=?, flaw=? WHERE id=?",
-                        (claim.outcome, claim.made, claim.standing, claim.covered, claim.flaw, claim.id))
         self._claims[claim.id] = claim
+        if claim.id not in self._new:
+            self._changed.add(claim.id)
         touched = self._touch(claim.key)
         touched[1] += (claim.made is not None) - (before.made is not None)
         orders = [order(c) for c in (claim, before) if c.made] + ([touched[2]] if touched[2] else [])
@@ -2240,7 +2299,9 @@ class State:
 
     def add_fact(self, fact: Any) -> None:
         """What was said of a proposal."""
-        self.db.execute("INSERT OR IGNORE INTO fact VALUES(?,?,?,?,?,?,?,?,?)", fact._replace(parents=" ".join(fact.parents)))
+        self._put("INSERT INTO fact VALUES(?,?,?,?,?,?,?,?,?)", *fact[:7], " ".join(fact.parents), fact.rests)
+        if fact.proposal in self._facts:
+            self._facts[fact.proposal].append(fact)
 
     def add_reference(self, child: str, target: str, parent: bool) -> None:
         """That a claim names another: as what it replaces (``parent``), or before that one's record is there."""
@@ -2256,16 +2317,24 @@ class State:
         found = [row[0] for row in self.db.execute("SELECT child FROM reference WHERE target=? ORDER BY child", (target,))]
         if found:
             self.db.execute("DELETE FROM reference WHERE target=? AND parent=0", (target,))
+            self._facts.pop(target, None)  # some may have come before it
         return found
 
     def add_move(self, key: str, tag: str, seq: int) -> None:
         """That a record moved a key's frontier."""
-        self.db.execute("INSERT INTO move VALUES(?,?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", (key, tag, seq))
+        self._put("INSERT INTO move VALUES(?,?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", key, tag, seq)
 
     def add_verification(self, claim: str, key: str, at: str) -> None:
         """That a touch with evidence saw a generation."""
         self.db.execute("INSERT INTO verification VALUES(?,?) ON CONFLICT DO UPDATE SET at=max(at, excluded.at)", (claim, at))
         self._touch(key)
+
+    def show_again(self, claim: str) -> None:
+        """That something which a claim's views name has arrived."""
+        found = self.find_claim(claim)
+        touched = self._touch(found.key)
+        if found.made:
+            touched[2] = min(touched[2] or order(found), order(found))
 
     def add_fork(self, key: str) -> None:
         """That values of a key stood beside each other."""
@@ -2276,21 +2345,21 @@ class State:
         touched = self._touch(key)
         touched[0] = max(touched[0], at)
 
-    def add_revision(self, revision: str, tag: str, seq: int, at: str, body: Body) -> None:
+    def add_revision(self, revision: str, tag: str, seq: int, at: str, run: str, text: str) -> None:
         """A revision."""
-        self._add_event(revision, "revision", tag, seq, at, body["run"], None, body)
+        self._add_event(revision, "revision", tag, seq, at, run, None, text)
         self.meta["newest"] = max(at, self.meta.get("newest", ""))
 
-    def add_resolution(self, resolution: str, tag: str, seq: int, at: str, body: Body) -> None:
+    def add_resolution(self, resolution: str, tag: str, seq: int, at: str, key: str | None, text: str) -> None:
         """An answer of the owner."""
-        self._add_event(resolution, "resolution", tag, seq, at, None, body.get("key"), body)
+        self._add_event(resolution, "resolution", tag, seq, at, None, key, text)
         self.meta["newest"] = max(at, self.meta.get("newest", ""))
-        if "key" in body:
-            self._touch(body["key"])
+        if key:
+            self._touch(key)
 
-    def add_setting(self, name: str, value: Any, at: str, seq: int, tag: str) -> None:
+    def add_setting(self, name: str, value: Any, at: str, seq: int, tag: str, text: str) -> None:
         """A setting; the latest counts."""
-        self._add_event(format_id("T", seq, tag), "setting", tag, seq, at, None, None, {"name": name, "value": value})
+        self._add_event(format_id("T", seq, tag), "setting", tag, seq, at, None, None, text)
         self.db.execute("INSERT INTO setting VALUES(?,?,?,?,?) ON CONFLICT DO UPDATE SET value=excluded.value, at=excluded.at,"
                         " seq=excluded.seq, tag=excluded.tag WHERE (excluded.at, excluded.seq, excluded.tag) > (at, seq, tag)",
                         (name, value, at, seq, tag))
@@ -2300,18 +2369,18 @@ class State:
         """That entries up to a line are curated."""
         self.db.execute("INSERT INTO mark VALUES(?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", (tag, seq))
 
-    def add_recovery(self, recovery: str, at: str, body: Body) -> None:
+    def add_recovery(self, recovery: str, tag: str, seq: int, at: str, body: Body, text: str) -> None:
         """A repair, or a view that was edited."""
-        tag, seq = recovery.split("-")[1], int(recovery[1:].split("-", maxsplit=1)[0])
-        self._add_event(recovery, "recovery", tag, seq, at, None, None, body)
+        self._add_event(recovery, "recovery", tag, seq, at, None, None, text)
         if body["what"] == "view":
             self.db.execute("INSERT INTO edit VALUES(?,?,?,?,?)", (recovery, at, body["path"], body["sha256"], body["size"]))
             self._count("edits", 1)
 
-    def _add_event(self, event: str, kind: str, tag: str, seq: int, at: str, run: str | None, key: str | None,
-                   body: Body | None) -> None:
-        self.db.execute("INSERT INTO event VALUES(?,?,?,?,?,?,?,?)",
-                        (event, kind, tag, seq, at, run, key, canonical(body) if body else None))
+    def _add_event(self, event: str, kind: str, tag: str, seq: int, at: str, run: str | None, key: str | None, text: str) -> None:
+        self._put("INSERT INTO event VALUES(?,?,?,?,?,?,?,?)", event, kind, tag, seq, at, run, key, text)
+
+    def _put(self, sql: str, *values: Any) -> None:
+        self._pending.setdefault(sql, []).append(values)
 
     def _touch(self, key: str) -> list[Any]:
         return self._touched.setdefault(key, ["", 0, None, 0])
@@ -2324,6 +2393,7 @@ class State:
 
     def flush(self) -> None:
         """Derive every touched subject, count, note the views to render, and how far each ledger was read."""
+        self._save()
         keys, pages = self._touched, self._pages
         self._touched, self._pages = {}, {}
         for key, touched in keys.items():
@@ -2348,7 +2418,27 @@ class State:
             (p.tag, p.seq, p.tail, p.at, p.start, p.offset, p.size, p.stamp, json.dumps(p.fault) if p.fault else None,
              self._engines.get(p.tag), json.dumps(self.seen.get(p.tag, {}))) for p in self.positions.values()])
         self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?,?)", self.meta.items())
-        self._claims, self._stale_views = {}, False
+        self._claims, self._facts, self._stale_views = {}, {}, False
+
+    def _save(self) -> None:
+        """Write what was added since: many rows by one statement, a claim once, however often it changed."""
+        if self._new:
+            rows = [(*c._replace(base=" ".join(c.base), staged=" ".join(c.staged)), text)
+                    for c, text in ((self._claims[i], text) for i, text in self._new.items())]
+            self.db.executemany("INSERT INTO claim VALUES(%s?)" % ("?," * len(Claim._fields)), rows)
+            self._new = {}
+        if self._changed:
+            self.db.executemany("UPDATE claim SET outcome=?, made=?, standing=?, covered=?, flaw=? WHERE id=?", [
+                (c.outcome, c.made, c.standing, c.covered, c.flaw, c.id) for c in (self._claims[i] for i in self._changed)])
+            self._changed = set()
+        if self._pending:
+            pending, self._pending = self._pending, {}
+            for sql, rows in pending.items():
+                self.db.executemany(sql, rows)
+
+    def _claims_where(self, where: str, *values: Any) -> list[Any]:
+        self._save()
+        return [_claim(row) for row in self.db.execute(_CLAIM_SQL + "WHERE " + where, values)]
 
     def flush_some(self) -> None:
         """Flush if much has gathered: keeps a long fold's memory bounded."""
@@ -2364,14 +2454,13 @@ class State:
 
     def _refresh(self, key: str, used: str, made: int, first: tuple[Any, ...] | None, forked: int) -> None:
         """Derive one subject's row from its frontier, and note which of its views change."""
-        old = self.one("SELECT frontier, present, tier, handle, used, made, forked FROM subject WHERE key=?", key)
-        frontier, was_present, tier, handle, was_used, was_made, was_forked = old or ("", 0, None, None, "", 0, 0)
+        old = self.one("SELECT frontier, present, tier, handle, used, made, forked, card FROM subject WHERE key=?", key)
+        frontier, was_present, tier, handle, was_used, was_made, was_forked, had_card = old or ("", 0, None, None, "", 0, 0, 0)
         subject = self.subject(key)
         ids, current = " ".join(c.id for c in subject.frontier), subject.current
         made, used, forked = made + was_made, max(used, was_used), max(forked, was_forked)
         contended, present = bool(current and subject.contenders()), subject.is_present()
-        if current and len({c.effect for c in subject.frontier}) > 1:
-            forked = 1
+        card = bool(forked) or len({c.effect for c in subject.frontier}) > 1
         if present != bool(was_present):
             self._count("part:" + key.split(".", maxsplit=1)[0], 1 if present else -1)
         self._count("tier%s" % tier, -1 if was_present else 0)
@@ -2380,22 +2469,20 @@ class State:
         value: Body = self.body(current.id)["value"] if current else {}
         until, twins = value.get("until"), [c.id for c in subject.frontier if current and c.effect == current.effect]
         verified = self.one("SELECT max(at) FROM verification WHERE id IN (%s)" % ",".join("?" * len(twins)), *twins)[0]
-        self.db.execute("INSERT OR REPLACE INTO subject VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", (
+        self.db.execute("INSERT OR REPLACE INTO subject VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", (
             key, current and current.id, ids, present, bool(current and current.tier == 1), current and current.tier,
             current and current.op, current and current.trust, current and current.source, value.get("text"), until, verified,
             heat_of(value, used) if current and used else 0, bool(until and until < self.meta.get("newest", "")[:10]),
-            conflict_handle(key, ids.split()) if contended else None, used, made, forked))
+            conflict_handle(key, ids.split()) if contended else None, used, made, forked, card))
         self._dirty("note", key, (1,))
-        if forked:
+        if card or had_card:
             self._dirty("card", key, {1, count_pages(self.count_answers(key))})
-        self._dirty_history(key, first, was_made - (len(frontier.split()) if was_present else 0))
-
-    def _dirty_history(self, key: str, first: tuple[Any, ...] | None, before: int) -> None:
-        total = self.count_history(key)
-        if first and max(total, before):
-            also = " AND made IS NOT NULL" + ("" if not self._is_present(key) else " AND NOT (standing=1 AND covered=0)")
-            start = self._page_of("claim", "key", key, "made", first, total, also)
-            self._dirty("history", key, range(start, count_pages(max(total, before)) + 1))
+        total = made - (len(subject.frontier) if present else 0)
+        most = max(total, was_made - (len(frontier.split()) if was_present else 0))
+        if first and most:
+            also = " AND made IS NOT NULL" + (" AND NOT (standing=1 AND covered=0)" if present else "")
+            start = self._page_of("claim", "key", key, "made", first, total, also) if most > PAGE_ITEMS else 1
+            self._dirty("history", key, range(start, count_pages(most) + 1))
 
     # -- questions --
 
@@ -2403,17 +2490,20 @@ class State:
         """Return a Claim, or None."""
         found = self._claims.get(claim)
         if found is None:
-            row = self.one(_CLAIM_SQL + "WHERE id=?", claim)
+            row = self.db.execute(_CLAIM_SQL + "WHERE id=?", (claim,)).fetchone()
             found = self._claims[claim] = _claim(row) if row else None
         return found
 
     def body(self, claim: str) -> Body:
         """Return the body of a claim's record."""
-        return dict(json.loads(self.one("SELECT body FROM claim WHERE id=?", claim)[0]))
+        return dict(json.loads(self._new.get(claim) or self.one("SELECT body FROM claim WHERE id=?", claim)[0]))
 
     def facts(self, proposal: str) -> list[Any]:
         """Return all that was said of a proposal, as Facts."""
-        return [Fact._make((*row[:7], tuple(row[7].split()), row[8])) for row in self.db.execute("SELECT * FROM fact WHERE proposal=?", (proposal,))]
+        if proposal in self._facts:
+            return self._facts[proposal]
+        rows = self.rows("SELECT * FROM fact WHERE proposal=?", proposal)
+        return [Fact._make((*row[:7], tuple(row[7].split()), row[8])) for row in rows]
 
     def is_covered(self, claim: str) -> bool:
         """Tell whether a generation that stands replaces the claim, directly or through ones that do not stand."""
@@ -2432,15 +2522,13 @@ class State:
         """Tell whether a claim came with evidence."""
         return "evidence" in self.body(claim)
 
-    def subject(self, key: str, named: Iterable[str] = ()) -> Subject:
-        """Return a key's Subject, with the generations among the ids ``named``."""
-        rows = self.db.execute(_CLAIM_SQL + "WHERE key=? AND standing=1 AND covered=0", (key,))
-        found = [self.find_claim(i) for i in named]
-        return Subject([_claim(row) for row in rows], [c for c in found if c is not None and c.made and c.key == key])
+    def subject(self, key: str) -> Subject:
+        """Return a key's Subject."""
+        return Subject(self._claims_where("key=? AND standing=1 AND covered=0", key))
 
     def records_of(self, key: str) -> tuple[list[Any], list[Any]]:
         """Return every claim of a key and every fact about them: a subject's whole past."""
-        claims = [_claim(row) for row in self.db.execute(_CLAIM_SQL + "WHERE key=?", (key,))]
+        claims = self._claims_where("key=?", key)
         return claims, [fact for claim in claims for fact in self.facts(claim.id)]
 
     def door(self, key: str) -> Row | None:
@@ -2448,14 +2536,14 @@ class State:
         row = self.one(_DOOR_SQL + "WHERE key=? AND present=1", key)
         return dict(zip(_DOOR_NAMES, row)) if row else None
 
-    def doors(self, most: int) -> tuple[list[Row], list[Row]]:
-        """Return up to ``most`` present subjects of tier 1, and of tiers 2 and 3, each the hottest first."""
-        sql = _DOOR_SQL + "WHERE present=1 AND first=? ORDER BY expired, heat DESC, key LIMIT ?"
-        one, others = ([dict(zip(_DOOR_NAMES, row)) for row in self.db.execute(sql, (first, most))] for first in (1, 0))
-        return one, others
+    def doors(self, first: bool, most: int, skip: int = 0) -> list[Row]:
+        """Return up to ``most`` present subjects of tier 1, or of tiers 2 and 3, after the ``skip`` hottest."""
+        sql = _DOOR_SQL + "WHERE present=1 AND first=? ORDER BY expired, heat DESC, key LIMIT ? OFFSET ?"
+        return [dict(zip(_DOOR_NAMES, row)) for row in self.rows(sql, first, max(0, most), skip)]
 
     def rows(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of a query."""
+        self._save()
         return self.db.execute(sql, values).fetchall()
 
     def parts(self, most: int) -> list[tuple[str, int]]:
@@ -2482,13 +2570,12 @@ class State:
     def history(self, key: str, page: int) -> list[Any]:
         """Return one page of a key's past generations, oldest first."""
         also = " AND NOT (standing=1 AND covered=0)" if self._is_present(key) else ""
-        return [_claim(row) for row in self.db.execute(
-            _CLAIM_SQL + "WHERE key=? AND made IS NOT NULL%s ORDER BY made, seq, tag LIMIT ? OFFSET ?" % also,
-            (key, PAGE_ITEMS, (page - 1) * PAGE_ITEMS))]
+        return self._claims_where("key=? AND made IS NOT NULL%s ORDER BY made, seq, tag LIMIT ? OFFSET ?" % also,
+                                  key, PAGE_ITEMS, (page - 1) * PAGE_ITEMS)
 
     def has_card(self, key: str) -> bool:
         """Tell whether values of a key ever stood beside each other."""
-        return self.one("SELECT 1 FROM subject WHERE key=? AND forked=1", key) is not None
+        return self.one("SELECT 1 FROM subject WHERE key=? AND card=1", key) is not None
 
     def count_answers(self, key: str) -> int:
         """Return how many resolutions a key has."""
@@ -2562,13 +2649,13 @@ class State:
 
     def staged(self, run: str, key: str | None = None) -> list[Any]:
         """Return a run's staged proposals, all or for a key, in the order in which they were made."""
-        rows = self.rows(_CLAIM_SQL + "WHERE outcome='staged' AND run=?%s ORDER BY at, seq" % (" AND key=?" if key else ""), run, *([key] if key else []))
-        return [claim for claim in map(_claim, rows) if not claim.flaw]
+        also, values = (" AND key=?", (run, key)) if key else ("", (run,))
+        found = self._claims_where("outcome='staged' AND run=?%s ORDER BY at, seq" % also, *values)
+        return [claim for claim in found if not claim.flaw]
 
     def waiting(self, outcome: str) -> list[Any]:
         """Return all proposals that are held, or staged, the oldest first."""
-        rows = self.rows(_CLAIM_SQL + "WHERE outcome=? ORDER BY at, seq, tag", outcome)
-        return [claim for claim in map(_claim, rows) if not claim.flaw]
+        return [claim for claim in self._claims_where("outcome=? ORDER BY at, seq, tag", outcome) if not claim.flaw]
 
     def conflicts(self) -> list[Row]:
         """Return the doors of all subjects in conflict, by key."""
@@ -2611,8 +2698,8 @@ def fold(state: State, vault: Vault, position: Position, size: int, limit: Calla
     """Fold the whole units of one ledger that follow ``position``, up to the unit at whose last head ``limit`` is true."""
     state.positions[position.tag] = position
     for unit in replay(vault, position, size, limit):
-        for head, body, _ in unit:
-            apply_record(state, position.tag, head, body)
+        for head, body, text in unit:
+            apply_record(state, position.tag, head, body, text)
         state.flush_some()
 
 
@@ -2705,6 +2792,12 @@ class Call:
                  lock_wait_s: float) -> None:
         self.words, self.named, self.folder, self.clock, self.chance = words, named, folder, clock, chance
         self.lock_wait_s = lock_wait_s
+        self.states: list[State] = []
+
+    def close(self) -> None:
+        """Close every database that was opened for this call."""
+        for state in self.states:
+            state.close()
 
     def vault(self) -> Vault:
         """Return the vault that this call is about."""
@@ -2732,6 +2825,7 @@ class Work:
         self.held = hold(self.vault, call.lock_wait_s, holder)
         try:
             self.state = _state_in_line(self.vault)
+            call.states.append(self.state)
         except BaseException:
             self.held.__exit__()
             raise
@@ -2844,41 +2938,44 @@ def _state_in_line(vault: Vault) -> State:
 
 
 def write_views(work: Work) -> None:
-    """Render every view that changed. An edited file's bytes go to recovery/, recorded, before it is restored."""
+    """Render every view that changed. An edited file's bytes go to recovery/, recorded, before it is restored.
+
+    What cannot be written is said and stays noted as stale: the records are durable without it.
+    """
     state, vault = work.state, work.vault
-    wanted = [render_views(state, *row) for row in state.rows("SELECT kind, name, page FROM dirty WHERE kind<>'memory' ORDER BY 1, 2, 3")]
-    stale = state.rows("SELECT 1 FROM dirty WHERE kind='memory'") or _find_memory(vault) != state.meta.get("memory")
-    if stale:
+    dirty = [tuple(row) for row in state.rows("SELECT kind, name, page FROM dirty WHERE kind<>'memory' ORDER BY 1, 2, 3")]
+    wanted: list[Any] = [(row, view_path(*row), render_view(state, *row)) for row in dirty]
+    if state.rows("SELECT 1 FROM dirty WHERE kind='memory'") or state.meta.get("memory", "") != _find_memory(vault):
         residency = Residency(state)
-        wanted += [("MEMORY.md", render_memory(residency)), ("INDEX.md", render_index(residency))]
-    changes = []
-    for name, text in wanted:
-        path, data = vault.path(name), None if text is None else text.encode("utf-8")
-        there = _find_view(path)
-        if there is not None and there != data and not is_sealed(there):
-            kept = keep_bytes(vault, there)
-            work.add("recovery", what="view", path=name, sha256=kept, size=len(there))
-            work.warnings.append("%s was edited: its bytes are in recovery/%s, listed by `review --all`; the view is restored" % (name, kept))
-        if there != data:
-            changes.append((path, data))
+        wanted.append((("memory", "", 1), "MEMORY.md", render_memory(residency)))
+        wanted.append((("memory", "", 1), "INDEX.md", render_index(residency)))
+        state.meta["memory"] = sha256(wanted[-2][2])
+    failed, changes = set(), []
+    for row, name, text in wanted:
+        data = None if text is None else text.encode("utf-8")
+        try:
+            there = _find_view(vault.path(name))
+            if there is not None and there != data and not is_sealed(there):
+                kept = keep_bytes(vault, there)
+                if not state.rows("SELECT 1 FROM edit WHERE path=? AND sha256=?", name, kept):  # else a kill came between
+                    work.add("recovery", what="view", path=name, sha256=kept, size=len(there))
+                work.warnings.append("%s was edited: its bytes are in recovery/%s, listed by `review --all`; the view is restored" % (name, kept))
+            changes += [(row, name, data)] if there != data else []
+        except OSError as error:
+            failed.add(row)
+            work.warnings.append("the view %s could not be read: %s" % (name, error.strerror))
     if work.records:
         work.save()
-    for path, data in changes:
+    for row, name, data in changes:
         try:
-            if data is None:
-                os.unlink(path)
-            else:
-                replace_file(path, data)
-        except OSError as error:  # the records are safe; the view stays noted as stale
-            work.warnings.append("recorded, but the view %s could not be written: %s" % (path, error.strerror))
-            return
-    if stale:
-        state.meta["memory"] = sha256(wanted[-2][1])
+            os.unlink(vault.path(name)) if data is None else replace_file(vault, vault.path(name), data)
+        except OSError as error:
+            failed.add(row)
+            work.warnings.append("the view %s could not be written: %s" % (name, error.strerror))
     if wanted:
         state.db.execute("DELETE FROM dirty")
-        state.flush()
-        state.commit()
-        state.begin()
+        state.db.executemany("INSERT INTO dirty VALUES(?,?,?)", sorted(failed))
+        work.save()
 
 
 def _find_view(path: str) -> bytes | None:
@@ -2889,7 +2986,10 @@ def _find_view(path: str) -> bytes | None:
 
 
 def _find_memory(vault: Vault) -> str | None:
-    there = _find_view(vault.path("MEMORY.md"))
+    try:
+        there = _find_view(vault.path("MEMORY.md"))
+    except OSError:  # something else stands there: write_views says so
+        return None
     return None if there is None else sha256(there)
 
 
@@ -2900,6 +3000,7 @@ class Reading:
         self.vault = call.vault()
         self.warnings: list[str] = []
         cached = open_cache(self.vault)
+        call.states += [cached] if cached else []
         if cached and is_in_line(cached, self.vault) and (
                 cached.meta.get("memory") == _find_memory(self.vault) or not self.vault.is_writable()):
             self.state = cached
@@ -2910,6 +3011,7 @@ class Reading:
             self.state = work.state
         else:
             self.state = fold_fresh(self.vault)
+            call.states.append(self.state)
         for position in self.state.positions.values():
             if position.fault:
                 self.warnings.append("damaged: %s, line %d (%s): what follows it is not read; run `doctor`" % (
@@ -3024,17 +3126,41 @@ def cmd_propose(call: Call, args: Row) -> Result:
 def _propose(work: Work, run: Row, op: Row) -> Result:
     """Check one proposal against what its run has seen, and stage it; a retry of the latest returns its id."""
     state = work.state
-    key, kind = parse_key(op.get("key")), parse_choice(op.get("op", "set"), "op")
+    key = parse_key(op.get("key"))
     subject, staged = state.subject(key), state.staged(run["id"], key)
+    if staged and _is_retry(state, op, subject, staged):
+        return {"proposal": staged[-1].id, "key": key}
     if state.has_moved(key, state.look(run["id"])):
         raise Refused("stale", "%s moved since %s last looked; it is now: %s" % (key, run["id"], _shown(state, subject)),
                       "sync --run %s, then propose again if it still holds" % run["id"], key=key)
+    fields, absent = _fields(state, op, subject, staged)
+    proposal = work.add("proposal", run=run["id"], key=key, base=sorted(c.id for c in subject.frontier),
+                        staged=sorted(c.id for c in staged), depth=1 + max((c.depth for c in subject.frontier), default=0), **fields)
+    result: Result = {"proposal": proposal, "key": key}
+    if absent:
+        result["nearest"] = find_nearest(state, key)
+        if not fields["new_subject"]:
+            result["warning"] = "%s is not present: without --new-subject this will be held as unknown-key" % key
+    return result
+
+
+def _is_retry(state: State, op: Row, subject: Subject, staged: list[Any]) -> bool:
+    """Tell whether ``op``, made before the run's latest proposal for the key, would have been that one."""
+    latest = state.body(staged[-1].id)
+    try:
+        fields, _ = _fields(state, op, subject, staged[:-1])
+    except Refused:
+        return False
+    return all(latest.get(name) == fields.get(name) for name in ("value", "new_subject", "source", "trust", "why", "evidence"))
+
+
+def _fields(state: State, op: Row, subject: Subject, staged: list[Any]) -> tuple[Row, bool]:
+    """Return a proposal's value and provenance, checked, and whether it sets a key that is not present."""
+    key, kind = op["key"], parse_choice(op.get("op", "set"), "op")
     made = [c for c in staged if c.op != "touch"]
-    prior = state.body(made[-1].id)["value"] if made else state.body(subject.current.id)["value"] if subject.current else None
-    if prior and prior["op"] != "set":
-        prior = None
-    present = bool(prior) if made else subject.is_present()
-    new = op.get("new_subject", False)
+    last = made[-1] if made else subject.current
+    prior = state.body(last.id)["value"] if last and last.op == "set" else None
+    present, new = bool(prior) if made else subject.is_present(), op.get("new_subject", False)
     if not isinstance(new, bool):
         raise Refused("bad-value", "new_subject: %s is neither true nor false" % quote(new))
     if new and present:
@@ -3042,23 +3168,10 @@ def _propose(work: Work, run: Row, op: Row) -> Result:
     if kind != "set" and not present:
         raise Refused("absent-key", "%s is not present, so it cannot be %s" % (key, "touched" if kind == "touch" else "closed"),
                       _nearest_hint(state, key))
-    value, fields = _value(op, kind, prior, subject), _provenance(state, op)
-    if kind == "set" and value["tier"] == 3 and "evidence" not in fields:
+    fields = dict(_provenance(state, op), value=_value(op, kind, prior, subject), new_subject=new)
+    if kind == "set" and fields["value"]["tier"] == 3 and "evidence" not in fields:
         raise Refused("bad-field", "%s: a tier 3 subject needs evidence" % key, "add --evidence with an entry id, ref or URL")
-    fields.update(value=value, new_subject=new)
-    latest = state.body(staged[-1].id) if staged else {}
-    if staged and all(latest.get(name) == fields.get(name) for name in ("value", "new_subject", "source", "trust", "why", "evidence")):
-        proposal = staged[-1].id
-    else:
-        base = sorted(c.id for c in subject.frontier)
-        proposal = work.add("proposal", run=run["id"], key=key, base=base, staged=sorted(c.id for c in staged),
-                            depth=1 + max((c.depth for c in subject.frontier), default=0), **fields)
-    result: Result = {"proposal": proposal, "key": key}
-    if kind == "set" and not present:
-        result["nearest"] = find_nearest(state, key)
-        if not new:
-            result["warning"] = "%s is not present: without --new-subject this will be held as unknown-key" % key
-    return result
+    return fields, kind == "set" and not present
 
 
 def _value(op: Row, kind: str, prior: Body | None, subject: Subject) -> Body:
@@ -3082,7 +3195,9 @@ def _value(op: Row, kind: str, prior: Body | None, subject: Subject) -> Body:
         value[name] = op.get(name, inherited.get(name))
     value["until"] = op.get("until")
     cleared = op.get("clear", [])
-    for name in cleared if isinstance(cleared, list) else [cleared]:
+    if not isinstance(cleared, list):
+        raise Refused("bad-value", "clear: a list is needed, of %s" % ", ".join(CLEARABLE))
+    for name in cleared:
         if name not in CLEARABLE:
             raise Refused("bad-field", "clear: %s is none of %s" % (quote(name), ", ".join(CLEARABLE)))
         if op.get(name) is not None:
@@ -3092,10 +3207,8 @@ def _value(op: Row, kind: str, prior: Body | None, subject: Subject) -> Body:
 
 
 def _parse_list(value: Any, what: str, most: int, parse: Callable[[Any], str]) -> list[str] | None:
-    if not isinstance(value, list):
-        raise Refused("bad-value", "%s: a list is needed" % what)
-    if len(value) > most:
-        raise Refused("bad-value", "%s: %d given, %d at most" % (what, len(value), most))
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise Refused("bad-value", "%s: a list of 1 to %d is needed" % (what, most), "leave it away, or empty it with clear")
     return sorted({parse(v) for v in value})
 
 
@@ -3118,18 +3231,18 @@ def _provenance(state: State, op: Row) -> Row:
                       "leave --trust away; the owner may confirm it with resolve")
     if op.get("why") is not None:
         fields["why"] = parse_line(op["why"], "why")
-    if op.get("evidence"):
+    if op.get("evidence") is not None:
         fields["evidence"] = _evidence(state, op["evidence"])
     return fields
 
 
 def _evidence(state: State, items: Any) -> list[Any]:
     """Return evidence with each ref as the id of its one entry; refuse what names nothing, or two entries."""
-    if not isinstance(items, list) or len(items) > LIST_MAX:
-        raise Refused("bad-value", "evidence: a list of at most %d is needed" % LIST_MAX)
+    if not isinstance(items, list) or not 1 <= len(items) <= LIST_MAX:
+        raise Refused("bad-value", "evidence: a list of 1 to %d is needed" % LIST_MAX)
     found: list[Any] = []
     for item in items:
-        entries = state.find_entries(item) if isinstance(item, str) else []
+        entries = state.find_entries(item) if is_ref(item) else []
         if isinstance(item, dict):
             if not is_measurement(item):
                 raise Refused("bad-value", "evidence: a measurement has command, exit, date and perhaps note, not %s" % quote(item))
@@ -3276,7 +3389,7 @@ def cmd_close(call: Call, args: Row) -> Result:
     summary = parse_block(args["summary"], "summary", SUMMARY_MAX)
     with Work(call, args["run"] or "") as work:
         work.check_whole()
-        run = _open_run(work, args["run"] or _only_open(work))
+        run = _open_run(work, _only_open(work) if args["run"] is None else args["run"])
         result = _end(work, run, args["outcome"], summary, "close")
         work.commit()
     return _judged(dict(result, warnings=work.warnings))
@@ -3332,27 +3445,27 @@ def describe(state: State, claim: Any) -> Row:
 
 def cmd_recall(call: Call, args: Row) -> Result:
     """Return what is known of a key: the current value and what stands beside it, now or at a past time."""
+    if (args["key"] is None) == (args["prefix"] is None) or (args["prefix"] is not None and (args["history"] or args["at"] is not None)):
+        raise Usage("usage", "recall needs either a KEY, perhaps with --history or --at, or --prefix alone", "recall --help")
     if args["prefix"] is not None:
         return _recall_prefix(call, args["prefix"])
-    if args["key"] is None:
-        raise Usage("usage", "recall needs a KEY or --prefix", "recall --help")
     key = parse_key(args["key"])
     reading = Reading(call)
     state = reading.state
     subject = state.subject(key)
-    if args["at"]:
+    if args["at"] is not None:
         within = _within_time(state, args["at"])
         claims, facts = state.records_of(key)
         subject = subject_within(claims, facts, within)
     if not subject.current:
-        raise NotFound("not-found", "nothing under %s%s" % (key, " at %s" % args["at"] if args["at"] else ""), _nearest_hint(state, key))
+        raise NotFound("not-found", "nothing under %s%s" % (key, "" if args["at"] is None else " at %s" % args["at"]), _nearest_hint(state, key))
     contenders = subject.contenders()
     result: Result = {"key": key, "status": "contested" if contenders else "current" if subject.current.op == "set" else "closed",
               "current": describe(state, subject.current), "contenders": [describe(state, c) for c in contenders],
               "outranked": [describe(state, c) for c in subject.outranked()], "earlier": state.count_history(key),
               "warnings": reading.warnings}
     door = state.door(key)
-    if door and not args["at"]:
+    if door and args["at"] is None:
         result.update(expired=bool(door["expired"]), verified=door["verified"], handle=(door["handle"] or "")[:8] or None)
     if args["history"]:
         result["history"] = [describe(state, c) for c in state.history(key, count_pages(result["earlier"]))]
@@ -3360,6 +3473,8 @@ def cmd_recall(call: Call, args: Row) -> Result:
 
 
 def _recall_prefix(call: Call, prefix: str) -> Result:
+    if prefix:
+        parse_line(prefix, "--prefix", 80)
     reading = Reading(call)
     rows = reading.state.rows(
         "SELECT key, tier, op, text, trust, source, handle FROM subject WHERE present=1 AND key>=? AND key<? ORDER BY key", prefix, prefix + "\x7f")
@@ -3387,7 +3502,7 @@ def cmd_history(call: Call, args: Row) -> Result:
     total = reading.state.count_history(key)
     if not total and not reading.state.subject(key).current:
         raise NotFound("not-found", "nothing under %s" % key, _nearest_hint(reading.state, key))
-    page = args["page"] or count_pages(total)
+    page = parse_integer(args["page"], "--page", 1, count_pages(total)) if args["page"] is not None else count_pages(total)
     rows = [describe(reading.state, c) for c in reading.state.history(key, page)]
     return {"key": key, "total": total, "page": page, "pages": count_pages(total), "generations": rows, "warnings": reading.warnings}
 
@@ -3403,6 +3518,7 @@ def cmd_show(call: Call, args: Row) -> Result:
     if args["view"]:
         seen = state.seen_at(event["tag"], event["seq"])
         then = fold_fresh(reading.vault, lambda tag, head: head["seq"] - head["unit"] + 1 > seen.get(tag, -1))
+        call.states.append(then)
         return {"revision": revision, "at": event["at"], "view": render_memory(Residency(then)), "warnings": reading.warnings}
     decisions = []
     for said in event["body"].get("decisions", ()):
@@ -3416,13 +3532,14 @@ def cmd_show(call: Call, args: Row) -> Result:
 
 def cmd_log(call: Call, args: Row) -> Result:
     """Return the latest events: runs opened and closed, revisions, answers, settings, marks and repairs."""
-    since = parse_date(args["since"], "--since") if args["since"] else ""
+    since = "" if args["since"] is None else parse_date(args["since"], "--since")
+    most = parse_integer(args["most"], "--most", 1, 1_000_000)
     reading = Reading(call)
-    run = parse_id(args["run"], "R", "run") if args["run"] else None
+    run = None if args["run"] is None else parse_id(args["run"], "R", "run")
     if run and not reading.state.find_run(run):
         raise NotFound("not-found", "no run %s in this vault" % run, "log lists them")
     events = []
-    for event in reading.state.events(run, since, args["most"]):
+    for event in reading.state.events(run, since, most):
         body = event["body"]
         row = {name: event[name] for name in ("id", "kind", "at", "run", "key") if event[name]}
         for name in ("actor", "outcome", "summary", "how", "answer", "handle", "name", "value", "what", "path"):
@@ -3660,11 +3777,12 @@ def cmd_maintain(call: Call, args: Row) -> Result:
     if args["mark"]:
         with Work(call, args["run"] or "") as work:
             work.check_whole()
-            run = _open_run(work, args["run"] or _only_open(work))
+            run = _open_run(work, _only_open(work) if args["run"] is None else args["run"])
             upto = {p.tag: p.seq for p in work.state.positions.values() if p.seq >= 0}
             mark = work.add("mark", run=run["id"], upto=upto)
             work.commit()
         return {"mark": mark, "run": run["id"], "warnings": work.warnings}
+    most = parse_integer(args["most"], "--most", 0, 1_000_000)
     reading = Reading(call)
     state, today = reading.state, format_at(call.clock())
     entries = state.rows(
@@ -3683,7 +3801,7 @@ def cmd_maintain(call: Call, args: Row) -> Result:
                {"name": "hot-lines", "is": memory.count("\n"), "limit": state.setting("hot-lines")}]
     past = [limit["name"] for limit in limits if limit["is"] > limit["limit"]]
     result: Result = {
-        "today": today[:10], "uncurated": [dict(zip(("id", "run", "at", "importance", "ref", "text"), row)) for row in entries[:args["most"]]],
+        "today": today[:10], "uncurated": [dict(zip(("id", "run", "at", "importance", "ref", "text"), row)) for row in entries[:most]],
         "uncurated_count": len(entries), "cooling": [d["key"] for d in cooling[:20]], "limits": limits, "past": past,
         "overflow": residency.overflow, "expired": [dict(zip(("key", "until"), row)) for row in expired],
         "unverified": [dict(zip(("key", "used"), row)) for row in unverified],
@@ -3699,12 +3817,15 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
         state.rollback()
         state.close()
         work.state = state = create_cache(work.vault, work.vault.cache)
+        call.states.append(state)
         state.begin()
         catch_up(state, work.vault)
         folded = time.monotonic()
         views = list(list_views(state))
         state.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", views)
         work.commit()
+        for path in find_orphans(work.vault, {view_path(*view) for view in views}):
+            os.unlink(path)
         records = sum(p.seq + 1 for p in state.positions.values())
     return {"records": records, "views": len(views) + 2, "fold_ms": round((folded - started) * 1000),
             "views_ms": round((time.monotonic() - folded) * 1000), "warnings": work.warnings}
@@ -3712,12 +3833,12 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
 
 def list_views(state: State) -> Iterator[tuple[str, str, int]]:
     """Yield (kind, name, page) of every view that should be there, MEMORY.md and INDEX.md apart."""
-    for key, present, forked in state.rows("SELECT key, present, forked FROM subject ORDER BY key"):
+    for key, present, card in state.rows("SELECT key, present, card FROM subject ORDER BY key"):
         if present:
             yield "note", key, 1
         for page in range(1, count_pages(state.count_history(key)) + 1) if state.count_history(key) else ():
             yield "history", key, page
-        for page in range(1, count_pages(state.count_answers(key)) + 1) if forked else ():
+        for page in range(1, count_pages(state.count_answers(key)) + 1) if card else ():
             yield "card", key, page
     for (run,) in state.rows("SELECT id FROM run UNION SELECT run FROM entry ORDER BY 1"):
         for page in range(1, count_pages(state.count_entries(run)) + 1):
@@ -3735,6 +3856,7 @@ def cmd_doctor(call: Call, args: Row) -> Result:
 
     started = time.monotonic()
     state, records = _check_ledgers(vault, report, _schemas(args["schema"], args["strict"]))
+    call.states.append(state)
     checked = time.monotonic()
     _check_cache(vault, state, report)
     views = _check_views(vault, state, report)
@@ -3780,11 +3902,11 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
     while any(unit for _, unit in streams.values()):
         tag = _next_ledger(streams, seen, done)
         units, unit = streams[tag]
-        for head, body, _ in unit:
+        for head, body, text in unit:
             seen[tag].update(body.get("seen", {}))
             if head["kind"] == "revision":
                 _replay_decisions(vault, state, tag, head, body, dict(seen[tag], **{tag: head["seq"] - 1}), report)
-            apply_record(state, tag, head, body)
+            apply_record(state, tag, head, body, text)
             for message in schema({"head": head, "body": body}) if schema else ():
                 report("error", "schema", vault.ledger(tag), message, line=head["seq"] + 1)
         done[tag] = unit[-1][0]["seq"]
@@ -3874,20 +3996,31 @@ def _check_views(vault: Vault, state: State, report: Any) -> int:
     residency = Residency(state)
     due = [("MEMORY.md", render_memory(residency)), ("INDEX.md", render_index(residency))]
     names = set()
-    for name, text in [*due, *(render_views(state, *view) for view in list_views(state))]:
+    for name, text in [*due, *((view_path(*view), render_view(state, *view)) for view in list_views(state))]:
         names.add(name)
-        there = _find_view(vault.path(name))
+        try:
+            there = _find_view(vault.path(name))
+        except OSError as error:
+            report("warning", "view-blocked", vault.path(name), "it cannot be read: %s" % error.strerror)
+            continue
         if text is not None and there != text.encode("utf-8"):
             kind = "view-missing" if there is None else "view-stale" if is_sealed(there) else "view-edited"
             report("warning", kind, vault.path(name), {"view-missing": "it is not there", "view-stale": "it is an older rendering",
                    "view-edited": "it was changed by hand; the next command keeps the bytes and restores it"}[kind])
-    for folder in FOLDERS:
-        for found in sorted(os.listdir(vault.path(folder))) if os.path.isdir(vault.path(folder)) else ():
-            name = "%s/%s" % (folder, found)
-            path = vault.path(name)
-            if name not in names and found.endswith(".md") and os.path.isfile(path) and is_sealed(read_file(path)):
-                report("warning", "orphan", path, "a view that nothing asks for any more")
+    for path in find_orphans(vault, names):
+        report("warning", "orphan", path, "a view that nothing asks for any more")
     return len(names)
+
+
+def find_orphans(vault: Vault, names: set[str]) -> list[str]:
+    """Return the paths of sealed views that are not among ``names``: the engine's own, and no longer wanted."""
+    found = []
+    for folder in FOLDERS:
+        for name in sorted(os.listdir(vault.path(folder))) if os.path.isdir(vault.path(folder)) else ():
+            path = vault.path("%s/%s" % (folder, name))
+            if name.endswith(".md") and "%s/%s" % (folder, name) not in names and os.path.isfile(path) and is_sealed(read_file(path)):
+                found.append(path)
+    return found
 
 
 def _check_doors(vault: Vault, state: State, report: Any) -> Row:
@@ -3895,7 +4028,7 @@ def _check_doors(vault: Vault, state: State, report: Any) -> Row:
     doors: dict[str, int] = {"hot": 0, "index": 0, "counted": 0, "subjects": state.count_present(), "broken": 0, "redundant": 0, "missing": 0}
     seen: set[str] = set()
     for name, where, pattern in (("MEMORY.md", "hot", r"- \*\*(%s)\*\* " % KEY_PATTERN), ("INDEX.md", "index", r"- \[\[notes/(%s)\|" % KEY_PATTERN)):
-        text = (_find_view(vault.path(name)) or b"").decode("utf-8", "replace")
+        text = (_find_view(vault.path(name)) or b"").decode("utf-8", "replace") if not os.path.isdir(vault.path(name)) else ""
         for line in text.split("\n"):
             found = re.match(pattern, line)
             count = re.match(r"- (?:[a-z0-9-]+|all others): ([0-9]+)", line) if where == "index" else None
@@ -3903,7 +4036,7 @@ def _check_doors(vault: Vault, state: State, report: Any) -> Row:
                 key = found.group(1)
                 doors[where] += 1
                 doors["redundant"] += key in seen
-                doors["broken"] += not os.path.isfile(vault.path(page_path("notes", key, 1)))
+                doors["broken"] += not os.path.isfile(vault.path(view_path("note", key, 1)))
                 seen.add(key)
             elif count:
                 doors["counted"] += int(count.group(1))
@@ -3938,7 +4071,7 @@ def _arg(*flags: str, **options: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
 
 def _say_warnings(result: Result) -> None:
     for line in result.get("warnings", ()):
-        print("muniment: " + line, file=sys.stderr)
+        print(printable("muniment: " + line), file=sys.stderr)
 
 
 def _say_init(r: Result) -> None:
@@ -4186,10 +4319,18 @@ COMMANDS = (
     Command("rebuild", "make the cache and every view anew", cmd_rebuild, _say_rebuild, ()),
     Command("demo", "a first minute in a vault of its own", None, None, (_arg("--in", dest="dir", metavar="DIR", help="where; default a temporary folder"),)),
 )
+def _seconds(word: str) -> float:
+    """Return a time to wait; ValueError unless it is a number from 0 to a year."""
+    seconds = float(word)
+    if not 0 <= seconds <= 366 * DAY_S:
+        raise ValueError(word)
+    return seconds
+
+
 _COMMON = (
     _arg("--vault", metavar="DIR", help="the vault; default $MUNIMENT_VAULT, else found from here"),
     _arg("--json", action="store_true", help="print one JSON object"),
-    _arg("--lock-wait", type=float, default=30.0, metavar="S", help="seconds to wait for another command; default 30"))
+    _arg("--lock-wait", type=_seconds, default=30.0, metavar="S", help="seconds to wait for another command; default 30"))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -4199,7 +4340,8 @@ class _Parser(argparse.ArgumentParser):
 
 def find_parser(command: Any) -> argparse.ArgumentParser:
     """Return the parser of one command of the table."""
-    parser = _Parser(prog="engine.py " + command.name, description=command.help, allow_abbrev=False)
+    form = functools.partial(argparse.HelpFormatter, width=100)  # a given width saves the import that would ask the terminal
+    parser = _Parser(prog="engine.py " + command.name, description=command.help, allow_abbrev=False, formatter_class=form)
     for flags, options in (*command.args, *_COMMON):
         parser.add_argument(*flags, **options)
     return parser
@@ -4219,7 +4361,7 @@ def _split(argv: list[str]) -> tuple[str, list[str]]:
 
 def _read_text(path: str, what: str) -> str:
     try:
-        data = sys.stdin.buffer.read() if path == "-" else read_file(path)
+        data = read_file(path) if path != "-" else sys.stdin.buffer.read() if sys.stdin else b""
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Usage("bad-encoding", "%s is not UTF-8: byte %d" % (what, error.start + 1), "convert it to UTF-8", position=error.start + 1) from None
@@ -4229,10 +4371,12 @@ def _parse(command: Any, words: list[str]) -> Row:
     """Return a command's arguments with files and standard input read."""
     args = vars(find_parser(command).parse_args(words))
     if command.name in ("journal", "propose", "resolve") and args["text"] == "-":
-        text = _read_text("-", "standard input")
-        args["text"] = text.removesuffix("\n")
+        args["text"] = _read_text("-", "standard input").replace("\r\n", "\n").removesuffix("\n")
     if command.name == "propose":
-        args["detail"] = _read_text(args["detail_file"], args["detail_file"]).rstrip("\n") if args["detail_file"] else None
+        path = args["detail_file"]
+        if path == "-" and words.count("-") > 1:
+            raise Usage("usage", "propose: standard input can be read once, as --text or as --detail-file", "put one into a file")
+        args["detail"] = None if path is None else _read_text(path, path).replace("\r\n", "\n").rstrip("\n")
         measured = [parse_measured(m) for m in args["measured"] or ()]
         args["evidence"] = (args["evidence"] or []) + measured or None
     if command.name == "apply":
@@ -4256,12 +4400,11 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
     as_json = "--json" in words
     name, rest = _split(words)
     try:
+        if not name and not set(rest) & {"--help", "-h", "--version"}:
+            raise Usage("usage", "no command was named", "engine.py --help")
         if not name or name == "help":
-            if "--version" in rest:
-                print(VERSION)
-            else:
-                _help()
-            return 0 if name or rest else 2
+            print(VERSION) if "--version" in rest else _help()
+            return 0
         command = next((c for c in COMMANDS if c.name == name), None)
         if command is None:
             raise Usage("usage", "there is no command %s" % quote(name), "engine.py --help")
@@ -4269,8 +4412,11 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, os.getcwd(),
                     clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"])
         if command.run is None:
-            return _demo(args["dir"])
-        result = command.run(call, args)
+            return _demo(args["dir"], as_json)
+        try:
+            result = command.run(call, args)
+        finally:
+            call.close()
         status = result.pop("exit", 0)
         _say_warnings(result)
         if as_json:
@@ -4291,17 +4437,20 @@ def _fail(error: MunimentError, as_json: bool) -> int:
     if as_json:
         print(json.dumps(error.to_json(), ensure_ascii=False, sort_keys=True), file=sys.stderr)
     else:
-        print("muniment: [%s] %s%s" % (error.code, error.message, ". Next: " + error.hint if error.hint else ""), file=sys.stderr)
+        line = "muniment: [%s] %s%s" % (error.code, error.message, ". Next: " + error.hint if error.hint else "")
+        print(printable(line), file=sys.stderr)
     return error.exit_status
 
 
 def run() -> None:
     """Run the command of the command line and exit with its status: what the installed `muniment` calls."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        if stream is not None:  # closed by who started us: then nothing is said
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     try:
         status = main()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader has gone; what it was to read is recorded all the same
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
@@ -4339,37 +4488,51 @@ _DEMO: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def _demo(folder: str | None) -> int:
-    """Show a vault at work: two runs at once, a held decision, a conflict and its answer, and MEMORY.md."""
+def _captured(words: list[str]) -> tuple[int, str]:
+    """Return the exit status of a command and what it printed."""
     import io
+
+    shown, sys.stdout = sys.stdout, io.StringIO()
+    try:
+        return main(words), sys.stdout.getvalue()
+    finally:
+        sys.stdout = shown
+
+
+def _demo(folder: str | None, as_json: bool) -> int:
+    """Show a vault at work: two runs at once, a held decision, a conflict and its answer, and MEMORY.md."""
     import tempfile
 
     vault = os.path.join(folder or tempfile.mkdtemp(prefix="muniment-demo-"), "memory")
     names: dict[str, str] = {}
-    status = main(["init", vault])
+
+    def say(text: str) -> None:
+        if not as_json:
+            print(text, end="")
+
+    status, said = _captured(["init", vault])
+    say(said)
     for text, template in _DEMO if status == 0 else ():
         if text:
-            print("\n# " + text)
+            say("\n# %s\n" % text)
             continue
         words = [w.format(**names) if w.startswith("{") else w for w in template]
-        print("\n$ engine.py " + " ".join(w if re.fullmatch("[A-Za-z0-9._-]+", w) else '"%s"' % w for w in words))
-        shown, sys.stdout = sys.stdout, io.StringIO()
-        try:
-            status = main([*words, "--vault", vault])
-            said = sys.stdout.getvalue()
-        finally:
-            sys.stdout = shown
-        print(said, end="")
-        if status not in (0, 4):
-            return status
+        say("\n$ engine.py %s\n" % " ".join(w if re.fullmatch("[A-Za-z0-9._-]+", w) else '"%s"' % w for w in words))
+        status, said = _captured([*words, "--vault", vault])
+        say(said)
         if words[0] == "start":
             names[words[2]] = said.split()[1]
-        found = re.search(r"[CH]-[0-9a-f]{6}", said)
-        names["handle"] = found.group() if found else names.get("handle", "")
-        found = re.search(r"(P[0-9]+-\S+): Move payments", said)
-        names["claim"] = found.group(1) if found else names.get("claim", "")
-    print("\n$ cat %s\n%s" % (os.path.join(vault, "MEMORY.md"), read_file(os.path.join(vault, "MEMORY.md")).decode("utf-8")), end="")
-    print("\nThe vault stays in %s; open it in any editor, or in Obsidian." % vault)
+        for name, pattern in (("handle", r"([CH]-[0-9a-f]{6})"), ("claim", r"(P[0-9]+-\S+): Move payments")):
+            found = re.search(pattern, said)
+            names[name] = found.group(1) if found else names.get(name, "")
+        if status not in (0, 4):
+            break
+    if status not in (0, 4):
+        return status
+    memory = read_file(os.path.join(vault, "MEMORY.md")).decode("utf-8")
+    say("\n$ cat %s\n%s\nThe vault stays in %s; open it in any editor, or in Obsidian.\n" % (os.path.join(vault, "MEMORY.md"), memory, vault))
+    if as_json:
+        print(json.dumps({"vault": vault, "memory": memory}, ensure_ascii=False, sort_keys=True))
     return 0
 
 

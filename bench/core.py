@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""Measure what the everyday commands cost, and that the cost does not grow with history.
+
+    python bench/core.py [--sizes 100,1000,10000] [--repeats 15] [--python PYTHON] [--keep DIR]
+
+Makes a clean environment, installs the checkout into it, grows one vault for each size, and
+prints Markdown tables. A run of a grown vault has two journal entries and two proposals: one
+changes the one subject that every run changes, the other is a new subject in two of three
+runs and changes an earlier one else. Every time is of a whole process, the median of the
+repeats. Before each measured command the floor is measured: the same Python importing
+argparse, json, hashlib and sqlite3 and doing nothing, so that drift of the machine hits both.
+
+The figures are of one run on one machine. They prove nothing elsewhere; the ratios travel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+#: What every command must import; it can be no faster than this.
+FLOOR = "import argparse, json, hashlib, sqlite3"
+COMMANDS = ("start", "journal", "propose", "propose new", "sync", "close", "recall", "status")
+#: The subject that every run changes.
+FOCUS = "project.focus"
+#: A kept vault is measured in place, so each measuring adds runs; smaller ones are grown anew.
+KEPT_RUNS_MIN = 2_000
+APPLY_OPERATIONS = 10_000
+#: Runs one command of the engine in this process and says what it opened and synced.
+PROBE = """
+import importlib.util, io, json, os, sys
+spec = importlib.util.spec_from_file_location("engine", sys.argv[1])
+engine = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(engine)
+counts = {"opens": 0, "fsyncs": 0}
+fsync = os.fsync
+def counted(descriptor):
+    counts["fsyncs"] += 1
+    fsync(descriptor)
+os.fsync = counted
+root = os.path.realpath(sys.argv[2])
+def hook(event, args):
+    if event == "sqlite3.connect" or (event == "open" and isinstance(args[0], str) and os.path.realpath(args[0]).startswith(root)):
+        counts["opens"] += 1
+sys.addaudithook(hook)
+out, sys.stdout = sys.stdout, io.StringIO()
+status = engine.main(sys.argv[3:] + ["--vault", sys.argv[2], "--json"])
+said, sys.stdout = sys.stdout.getvalue(), out
+print(json.dumps({"status": status, "said": json.loads(said), **counts}))
+"""
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment without what would change Python's or the engine's start."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MUNIMENT", "VIRTUAL_ENV"))}
+
+
+def make_venv(folder: str, python: str, checkout: str) -> str:
+    """Make an environment with the checkout installed, and return the folder of its programs."""
+    subprocess.run([python, "-m", "venv", "--clear", folder], check=True, env=environment())
+    programs = os.path.join(folder, "Scripts" if os.name == "nt" else "bin")
+    subprocess.run([os.path.join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", checkout],
+                   check=True, env=environment())
+    return programs
+
+
+def load_engine(path: str) -> Any:
+    """Return the engine at ``path`` as a module."""
+    spec = importlib.util.spec_from_file_location("engine", path)
+    if spec is None or spec.loader is None:
+        raise SystemExit("core.py: cannot load %s" % path)
+    engine = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(engine)
+    return engine
+
+
+def grow(path: str, vault: str, runs: int, seed: int = 1) -> None:
+    """Grow a vault to ``runs`` runs by the engine's own commands, called in this process.
+
+    Waits for no disk and renders no view meanwhile; `rebuild` renders them all at the end.
+    """
+    engine, dice = load_engine(path), random.Random(seed)  # noqa: S311 - the same vault each time, no secret
+    now = time.time_ns() // 1_000_000 - runs * 600_000
+    call = engine.Call("grow", vault, os.getcwd(), lambda: now, os.urandom, 30.0)
+    write_views, fsync = engine.write_views, os.fsync
+    engine.write_views, os.fsync = lambda work: None, lambda descriptor: None
+    try:
+        engine.cmd_init(call, {"dir": vault, "tracked": False})
+        keys: list[str] = []
+        for n in range(runs):
+            now += 600_000
+            run = engine.cmd_start(call, {"actor": "agent-%d" % (n % 7), "session": None})["run"]
+            for m in range(2):
+                engine.cmd_journal(call, {"run": run, "text": "Run %d, entry %d: %s." % (n, m, words(dice, 30))})
+            engine.cmd_propose(call, propose(run, FOCUS, n == 0, dice, tier=2))
+            new = n % 3 > 0 or not keys
+            if new:
+                keys.append("%s.topic-%d" % (dice.choice(AREAS), n))
+            engine.cmd_propose(call, propose(run, keys[-1] if new else dice.choice(keys), new, dice, tier=2))
+            engine.cmd_close(call, {"run": run, "outcome": "success", "summary": "Run %d: %s." % (n, words(dice, 8))})
+    finally:
+        engine.write_views, os.fsync = write_views, fsync
+    engine.cmd_rebuild(call, {})
+
+
+AREAS = ("auth", "build", "cache", "checkout", "deploy", "docs", "email", "export", "import", "infra", "login", "metrics",
+         "mobile", "orders", "payments", "queue", "reports", "search", "stock", "users")
+WORDS = ("the", "retry", "queue", "timeout", "of", "request", "is", "measured", "when", "index", "after", "deploy", "not",
+         "flaky", "test", "slow", "page", "user", "token", "and", "order", "cache", "key", "expires", "before", "build")
+
+
+def words(dice: random.Random, count: int) -> str:
+    """Return ``count`` words."""
+    return " ".join(dice.choices(WORDS, k=count))
+
+
+def propose(run: str, key: str, new: bool, dice: random.Random, tier: int) -> dict[str, Any]:
+    """Return the arguments of a `propose`."""
+    return {"run": run, "key": key, "text": "%s, %d." % (words(dice, 12), dice.randrange(10**6)), "tier": tier if new else None,
+            "new_subject": True if new else None, "now": False}
+
+
+class Bench:
+    """The programs that are measured, and the times that were taken of them."""
+
+    def __init__(self, programs: str, engine: str) -> None:
+        self.python, self.engine = os.path.join(programs, "python"), engine
+        self.modes = {"installed": [os.path.join(programs, "muniment")], "script": [self.python, engine]}
+        self.times: dict[tuple[str, str, int], list[float]] = {}
+        self.floors: dict[str, list[float]] = {name: [] for name in self.modes}
+        self.env = environment()
+
+    def clock(self, words: list[str]) -> tuple[float, str]:
+        """Return how many seconds a process took, and what it printed."""
+        started = time.perf_counter()
+        done = subprocess.run(words, capture_output=True, env=self.env, check=False)
+        took = time.perf_counter() - started
+        if done.returncode:
+            raise SystemExit("core.py: %s: exit %d\n%s" % (" ".join(words), done.returncode, done.stderr.decode("utf-8", "replace")))
+        return took, done.stdout.decode("utf-8")
+
+    def measure(self, mode: str, size: int, vault: str, n: int) -> None:
+        """Measure each everyday command once, on one run, each after the floor."""
+        for name, command in everyday(n):
+            words = [*self.modes[mode], *(w.format(run=self.run) if w == "{run}" else w for w in command), "--vault", vault]
+            self.floors[mode].append(self.clock([self.python, "-c", FLOOR])[0])
+            took, said = self.clock(words)
+            self.times.setdefault((mode, name, size), []).append(took)
+            if name == "start":
+                self.run = said.split()[1]
+
+    def median_ms(self, mode: str, name: str, size: int) -> float:
+        """Return the median of a command's times, in milliseconds."""
+        return statistics.median(self.times[mode, name, size]) * 1000
+
+    def floor_ms(self, mode: str) -> float:
+        """Return the median of the floors that were measured between a mode's commands, in milliseconds."""
+        return statistics.median(self.floors[mode]) * 1000
+
+    def compile_ms(self) -> float:
+        """Return how long this Python takes to compile the engine, the median of 9, in milliseconds."""
+        code = ("import time; text = open(%r, encoding='utf-8').read(); t = time.perf_counter(); compile(text, 'engine.py', 'exec');"
+                " print(time.perf_counter() - t)" % self.engine)
+        return statistics.median(float(self.clock([self.python, "-c", code])[1]) for _ in range(9)) * 1000
+
+    def count(self, vault: str) -> dict[str, dict[str, int]]:
+        """Return what each everyday command opens below the vault and how often it syncs."""
+        counts, run = {}, ""
+        for name, command in everyday(0):
+            words = [self.python, "-c", PROBE, self.engine, vault, *(run if w == "{run}" else w for w in command)]
+            said = json.loads(self.clock(words)[1])
+            run = said["said"]["run"] if name == "start" else run
+            counts[name] = said
+        return counts
+
+    def json(self, *words: str) -> tuple[float, dict[str, Any]]:
+        """Return the seconds and the result of an installed command."""
+        took, said = self.clock([*self.modes["installed"], *words, "--json"])
+        return took, json.loads(said)
+
+
+def everyday(n: int) -> list[tuple[str, list[str]]]:
+    """Return the everyday commands of one run, by name; {run} stands for its handle."""
+    mark = time.time_ns()
+    return [
+        ("start", ["start", "--actor", "agent-%d" % (n % 7)]),
+        ("journal", ["journal", "--run", "{run}", "--text", "Measured again, mark %d." % mark]),
+        ("propose", ["propose", "--run", "{run}", "--key", FOCUS, "--text", "Measure what a command costs, mark %d." % mark]),
+        ("propose new", ["propose", "--run", "{run}", "--key", "bench.mark-%d" % mark, "--tier", "2", "--new-subject",
+                         "--text", "Measured at mark %d." % mark]),
+        ("sync", ["sync", "--run", "{run}"]),
+        ("close", ["close", "--run", "{run}", "--outcome", "success", "--summary", "Measured."]),
+        ("recall", ["recall", FOCUS]),
+        ("status", ["status"]),
+    ]
+
+
+def operations(count: int, seed: int = 2) -> str:
+    """Return a file of operations for `apply`: as many entries as proposals, half of these of new subjects."""
+    dice, keys, lines = random.Random(seed), [], []  # noqa: S311 - as in grow
+    for n in range(count // 2):
+        lines.append({"do": "journal", "text": "Entry %d: %s." % (n, words(dice, 30)), "ref": "N:%d" % n})
+        new = n % 2 == 0
+        if new:
+            keys.append("%s.item-%d" % (dice.choice(AREAS), n))
+        line = {"do": "propose", "key": keys[-1] if new else dice.choice(keys), "text": "%s, %d." % (words(dice, 12), n),
+                "evidence": ["N:%d" % n]}
+        lines.append(dict(line, tier=2, new_subject=True) if new else line)
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def time_apply(bench: Bench, folder: str) -> tuple[float, float]:
+    """Return the seconds that `apply` takes for its file in a new vault, and `sync` for what it staged."""
+    vault, file = os.path.join(folder, "applied"), os.path.join(folder, "operations.jsonl")
+    shutil.rmtree(vault, ignore_errors=True)
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(operations(APPLY_OPERATIONS))
+    bench.json("init", vault)
+    run = bench.json("start", "--actor", "agent", "--vault", vault)[1]["run"]
+    applied, result = bench.json("apply", file, "--run", run, "--vault", vault)
+    if result["failed"] or result["operations"] != APPLY_OPERATIONS:
+        raise SystemExit("core.py: %d of %d operations failed" % (result["failed"], result["operations"]))
+    return applied, bench.json("sync", "--run", run, "--vault", vault)[0]
+
+
+def table(rows: list[list[str]]) -> str:
+    """Return a Markdown table; the first row heads it, all columns but the first are numbers."""
+    lines = ["| %s |" % " | ".join(row) for row in rows]
+    lines.insert(1, "|---|%s" % ("---:|" * (len(rows[0]) - 1)))
+    return "\n".join(lines) + "\n"
+
+
+def report_times(bench: Bench, sizes: list[int]) -> None:
+    """Print the medians of each mode, their growth from the smallest to the largest vault, and their distance from the floor."""
+    compile_ms = bench.compile_ms()
+    for mode in bench.modes:
+        floor = bench.floor_ms(mode)
+        least = floor + (compile_ms if mode == "script" else 0.0)
+        title = "%s, ms at runs:" % ("`muniment`" if mode == "installed" else "`python engine.py`")
+        rows = [[title, *("%d" % size for size in sizes), "growth", "times the floor", "less compiling" if mode == "script" else "above it"]]
+        for name in COMMANDS:
+            ms = [bench.median_ms(mode, name, size) for size in sizes]
+            spare = "%.2f" % ((ms[-1] - compile_ms) / floor) if mode == "script" else "%.0f ms" % (ms[-1] - least)
+            rows.append([name, *("%.0f" % t for t in ms), "%.2f" % (ms[-1] / ms[0]), "%.2f" % (ms[-1] / floor), spare])
+        print(table(rows))
+        print("Floor: %.0f ms%s.\n" % (floor, "; compiling engine.py: %.0f ms" % compile_ms if mode == "script" else ""))
+
+
+def report_counts(bench: Bench, sizes: list[int], vaults: dict[int, str]) -> None:
+    """Print how many files of the vault each command opens in the smallest and the largest vault, and its fsyncs."""
+    first, last = bench.count(vaults[sizes[0]]), bench.count(vaults[sizes[-1]])
+    rows = [["files opened, fsyncs", "opened at %d runs" % sizes[0], "opened at %d" % sizes[-1], "fsyncs at %d" % sizes[0],
+             "fsyncs at %d" % sizes[-1]]]
+    rows += [[name, *(str(c[name][what]) for what in ("opens", "fsyncs") for c in (first, last))] for name in COMMANDS]
+    print(table(rows))
+
+
+def report_whole(bench: Bench, sizes: list[int], vaults: dict[int, str], folder: str) -> None:
+    """Print what the commands that read everything, and `apply`, do in a second."""
+    vault = vaults[sizes[-1]]
+    rebuilt, proved = bench.json("rebuild", "--vault", vault)[1], bench.json("doctor", "--vault", vault)[1]
+    if proved["errors"] or proved["warnings_count"]:
+        raise SystemExit("core.py: doctor found %s" % proved["findings"][:3])
+    applied, synced = time_apply(bench, folder)
+    rows = [["the whole vault of %d runs" % sizes[-1], "done", "s", "a second"]]
+    for name, count, ms in (("`rebuild`, folding records", rebuilt["records"], rebuilt["fold_ms"]),
+                            ("`rebuild`, rendering views", rebuilt["views"], rebuilt["views_ms"]),
+                            ("`doctor`, proving records", proved["records"], proved["ledgers_ms"]),
+                            ("`doctor`, comparing cache and views", proved["views"], proved["views_ms"]),
+                            ("`apply`, a file of operations, whole process", APPLY_OPERATIONS, applied * 1000),
+                            ("`sync` of what that staged, whole process", APPLY_OPERATIONS // 2, synced * 1000)):
+        rows.append([name, "%d" % count, "%.2f" % (ms / 1000), "%d" % (count * 1000 / max(ms, 1))])
+    print(table(rows))
+
+
+def main() -> None:
+    """Grow, measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--checkout", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))), help="what is installed")
+    parser.add_argument("--python", default=sys.executable, help="the Python that is measured; default this one")
+    parser.add_argument("--sizes", default="100,1000,10000", help="runs of the vaults, default 100,1000,10000")
+    parser.add_argument("--repeats", type=int, default=15, help="default 15")
+    parser.add_argument("--keep", metavar="DIR", help="work here, and use the vaults of %d runs and more that were grown here before" % KEPT_RUNS_MIN)
+    args = parser.parse_args()
+    sizes = sorted({int(size) for size in args.sizes.split(",")})
+    folder = os.path.abspath(args.keep) if args.keep else tempfile.mkdtemp(prefix="muniment-bench-")
+    os.makedirs(folder, exist_ok=True)
+    try:
+        programs = make_venv(os.path.join(folder, "venv"), args.python, args.checkout)
+        # One copy for all: the checkout may be edited meanwhile.
+        engine = shutil.copy(os.path.join(args.checkout, "engine.py"), folder)
+        vaults = {size: os.path.join(folder, "vault-%d" % size) for size in sizes}
+        for size, vault in vaults.items():
+            if size < KEPT_RUNS_MIN or not os.path.isdir(vault):
+                shutil.rmtree(vault, ignore_errors=True)
+                started = time.monotonic()
+                grow(engine, vault, size)
+                print("grew %d runs in %.0f s" % (size, time.monotonic() - started), file=sys.stderr)
+        bench = Bench(programs, engine)
+        for n in range(args.repeats + 1):
+            for size, vault in vaults.items():
+                for mode in bench.modes:
+                    bench.measure(mode, size, vault, n)
+            if n == 0:  # the first of all brings bytecode and pages into memory
+                bench.times, bench.floors = {}, {mode: [] for mode in bench.modes}
+        print("%s, Python %s, %d processors, engine.py of %d lines; medians of %d.\n" % (
+            platform.platform(), bench.clock([bench.python, "-c", "import platform; print(platform.python_version())"])[1].strip(),
+            os.cpu_count() or 1, sum(1 for _ in open(engine, encoding="utf-8")), args.repeats))
+        report_times(bench, sizes)
+        report_counts(bench, sizes, vaults)
+        report_whole(bench, sizes, vaults, folder)
+    finally:
+        if not args.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

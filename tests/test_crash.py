@@ -1,0 +1,259 @@
+"""No end of a process and no refusal of the disk loses what was acknowledged, or leaves half of a record.
+
+Each command is carried out in a prepared vault and ended at one call that touches the disk, which then is counted up.
+After each, the next command works, the vault is sound, and what the ended command wrote is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from crash_driver import ROOT, Driver, Kept
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks; this system has no fork")
+
+ERRORS = ("ENOSPC", "EIO", "EDQUOT")
+BY = ("--tier", "2", "--new-subject", "--text")
+
+
+class Prepared:
+    """A vault with all that the commands under test need, and how it was when it was prepared."""
+
+    def __init__(self, driver, folder):
+        self.driver, self.folder = driver, folder
+        self.root = folder / "memory"
+        self.names = {}
+
+    def prepare(self):
+        """Two runs that have worked: a conflict, a held proposal, staged ones and entries are there."""
+        for name, argv in (
+            ("", ("init",)),
+            ("one", ("start", "--actor", "codex")),
+            ("two", ("start", "--actor", "claude")),
+            ("", ("journal", "--run", "{one}", "--text", "The sandbox answers 504 to one call in ten.", "--ref", "log-1")),
+            ("", ("propose", "--run", "{one}", "--key", "shop.next", *BY, "Retry twice.", "--now")),
+            ("", ("sync", "--run", "{two}")),
+            ("", ("propose", "--run", "{one}", "--key", "shop.next", "--text", "Retry three times.")),
+            ("", ("propose", "--run", "{two}", "--key", "shop.next", "--text", "Use a queue.")),
+            ("", ("sync", "--run", "{one}")),
+            ("", ("sync", "--run", "{two}")),
+            ("", ("propose", "--run", "{two}", "--key", "stack.db", "--tier", "1", "--new-subject", "--text", "PostgreSQL.", "--now")),
+            ("", ("propose", "--run", "{one}", "--key", "shop.risk", *BY, "Payments time out.", "--evidence", "log-1")),
+            ("", ("propose", "--run", "{one}", "--key", "shop.owner", *BY, "Ask Mira.")),
+        ):
+            outcome = self.run(*argv)
+            assert outcome.status in (0, 4), outcome
+            self.names[name] = outcome.json.get("run")
+        self.names["conflict"] = self.run("review", "shop.next").json["questions"][0]["handle"]
+        operations = [
+            {"do": "journal", "text": "An entry", "ref": "log-2"},
+            {"do": "propose", "key": "shop.new", "tier": 2, "new_subject": True, "text": "New.", "evidence": ["log-2"]},
+            {"do": "sync"},
+        ]
+        (self.folder / "operations").write_text("".join(json.dumps(o) + "\n" for o in operations), encoding="utf-8")
+
+    def keep(self):
+        """Take the present state as the one that every test starts from."""
+        self.kept, self.before = Kept(self.root), self.units()
+        return self
+
+    def run(self, *argv, **faults):
+        """Run one command; `{name}` stands for what was prepared under that name."""
+        return self.driver.run(self.folder, *(re.sub(r"\{(\w+)\}", lambda m: self.names[m[1]], a) for a in argv), **faults)
+
+    def units(self):
+        """Return the whole units of the ledgers: (tag, kinds, lines of each), read without the engine."""
+        found = []
+        for path in sorted((self.root / ".muniment" / "ledger").glob("*.jsonl")):
+            lines = []
+            for line in path.read_bytes().splitlines(keepends=True):
+                if not line.endswith(b"\n"):
+                    break
+                lines.append(line)
+                if "unit" in json.loads(line)["head"]:
+                    found.append((path.stem, tuple(json.loads(x)["head"]["kind"] for x in lines), tuple(lines)))
+                    lines = []
+        return found
+
+    def added(self):
+        """Return the kinds of each unit that was added; what was there before must be there still, to the byte."""
+        units = self.units()
+        assert [u for u in units if u in self.before] == self.before
+        return [unit[1] for unit in units if unit not in self.before]
+
+
+def edit_memory(vault):
+    """Edit MEMORY.md by hand."""
+    with (vault.root / "MEMORY.md").open("ab") as file:
+        file.write(b"- by hand\n")
+
+
+def tear_ledger(vault):
+    """Leave half a line at the end of the vault's own ledger."""
+    with next((vault.root / ".muniment" / "ledger").iterdir()).open("ab") as file:
+        file.write(b'{"body":{"run":"R1')
+
+
+def drop_cache(vault):
+    """Delete the cache."""
+    (vault.root / ".muniment" / "local" / "state.sqlite").unlink()
+
+
+def drop_replica(vault):
+    """Delete what the vault knows of its own ledgers."""
+    (vault.root / ".muniment" / "local" / "replica.json").unlink()
+
+
+START = ("start", "--actor", "gemini")
+JOURNAL = ("journal", "--run", "{one}", "--text", "What was learnt")
+PROPOSE = ("propose", "--run", "{one}", "--key", "shop.door", *BY, "Blue.")
+#: Name -> (command, status, units that it adds, what a second one gets once the first was recorded, what is changed before).
+CASES = {
+    "start": (START, 0, ["run-open"], 0, None),
+    "journal": (JOURNAL, 0, ["journal"], 0, None),
+    "propose": (PROPOSE, 0, ["proposal"], 0, None),
+    "propose-now": ((*PROPOSE, "--now"), 0, ["proposal revision"], "present-key", None),
+    "sync": (("sync", "--run", "{one}"), 0, ["revision"], 0, None),
+    "close": (("close", "--run", "{one}", "--outcome", "success", "--summary", "Done."), 0, ["revision run-close"], "closed-run", None),
+    "resolve": (("resolve", "{conflict}", "--choose", "current", "--human-approved"), 0, ["resolution"], "moved", None),
+    "apply-atomic": (("apply", "--run", "{one}", "--atomic", "operations"), 0, ["journal proposal revision"], "atomic", None),
+    "start-in-a-new-copy": (START, 0, ["replica run-open"], 0, drop_replica),
+    "journal-over-an-edit": (JOURNAL, 0, ["journal", "recovery"], 0, edit_memory),
+    "journal-after-a-torn-unit": (JOURNAL, 0, None, 0, tear_ledger),
+    "journal-without-a-cache": (JOURNAL, 0, ["journal"], 0, drop_cache),
+}
+
+
+@pytest.fixture(scope="module")
+def driver():
+    """The process that runs the commands."""
+    with Driver() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def base(driver, tmp_path_factory):
+    """A vault in which two runs have worked."""
+    vault = Prepared(driver, tmp_path_factory.mktemp("crash"))
+    vault.prepare()
+    return vault.keep()
+
+
+class Case:
+    """One command in the prepared vault: how it goes undisturbed, and how it goes with a fault."""
+
+    def __init__(self, vault, name):
+        self.vault = vault
+        self.argv, self.status, units, self.again, self.change = CASES[name]
+        self.reset()
+        outcome = vault.run(*self.argv)
+        assert outcome.status == self.status, outcome
+        self.calls, self.units = outcome.calls, vault.added()
+        assert units is None or [" ".join(kinds) for kinds in self.units] == units
+        self.main = next(kinds for kinds in self.units if set(kinds) != {"recovery"})
+
+    def reset(self):
+        """Make the vault what it was when it was prepared, with this case's change."""
+        self.vault.kept.put_back()
+        if self.change:
+            self.change(self.vault)
+
+    def run(self, fault):
+        """Run the command in the prepared vault with a fault."""
+        self.reset()
+        return self.vault.run(*self.argv, fault=fault)
+
+    def check_after(self, outcome, look):
+        """What must hold after the command was ended or refused; return whether its own unit is recorded.
+
+        With ``look`` a reader comes first and brings the vault in line; else the next writer must.
+        """
+        if look:
+            looked = self.vault.run("status")
+            assert looked.status == 0, (outcome, looked)
+        main = self.count_main()
+        assert main in (0, 1), outcome
+        again = self.vault.run(*self.argv)
+        assert (again.code or again.status) == (self.again if main else self.status), (outcome, again)
+        if again.code:
+            after = self.vault.run("journal", "--run", "{two}", "--text", "The next command")
+            assert after.status == 0, (outcome, after)
+        self.check_sound(outcome)
+        return main
+
+    def count_main(self):
+        """Return how often the command's own unit was added; beside it there may be only repairs."""
+        units = self.vault.added()
+        assert all(unit == self.main or set(unit) == {"recovery"} for unit in units), units
+        return units.count(self.main)
+
+    def check_sound(self, outcome, *strict):
+        """Nothing is wrong, and nothing half made is left."""
+        health = self.vault.run("doctor", *strict)
+        assert (health.status, health.json["findings"]) == (0, []), (outcome, health)
+        assert [p for p in self.vault.root.rglob("*") if ".tmp" in p.name] == [], outcome
+
+
+@pytest.fixture
+def case(base, request):
+    """The case that the test is about."""
+    return Case(base, request.param)
+
+
+def is_change(call):
+    """Tell whether a call leaves anything on the disk that a process after it can meet."""
+    name, path = call
+    return name not in ("fsync", "mkdir", "BEGIN IMMEDIATE") and not path.endswith("lock") and (name, path[-6:]) != ("open", ".jsonl")
+
+
+def ends(case, action, numbers):
+    """End the command at each of the calls; return whether it was recorded at the last: once it is, it stays so."""
+    recorded = 0
+    for number in numbers:
+        outcome = case.run({"at": number, "action": action})
+        assert outcome.status is None, (case.calls[number - 1], outcome)
+        now = case.check_after(outcome, look=number % 2)
+        assert now >= recorded, case.calls[number - 1]
+        recorded = now
+    case.check_sound(outcome, "--strict")
+    return recorded
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_a_process_that_ends_leaves_all_or_nothing(case):
+    """Ended after a call that changes the disk, a command has left all of each unit or nothing, in a sound vault."""
+    changes = [n for n, call in enumerate(case.calls, 1) if is_change(call)]
+    tail = next((k for k, n in enumerate(changes) if case.calls[n - 1][1].endswith("replica.json")))
+    assert ends(case, "after", [*changes[:tail + 1], *changes[tail + 2::4], changes[-1]]) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("action", ["before", "after"])
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_a_process_that_ends_at_any_call_leaves_all_or_nothing(case, action):
+    """Ended before or after each call that touches the disk, a command leaves all of each unit or nothing, in a sound vault."""
+    assert ends(case, action, range(1, len(case.calls) + 1)) == 1
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_a_process_that_ends_in_the_middle_of_a_write_leaves_all_or_nothing(case):
+    """Half a write leaves nothing of its unit; half a line of the own ledger is kept in recovery/, cut off and recorded."""
+    writes = [n for n, call in enumerate(case.calls, 1) if call[0] == "write"]
+    assert ends(case, "half", writes) == 1
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_a_write_may_take_less_than_it_was_given(case):
+    """A write that takes half of the bytes is no fault: the command does what it does undisturbed."""
+    for number, call in enumerate(case.calls, 1):
+        if call[0] == "write" and not call[1].endswith("lock"):
+            outcome = case.run({"at": number, "action": "short"})
+            assert (outcome.status, case.vault.added()) == (case.status, case.units), call
+    case.check_sound(outcome)
