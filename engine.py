@@ -287,6 +287,14 @@ def is_key(value: Any) -> bool:
     return is_word(value, KEY_PATTERN, 80) and not re.match(_DEVICES, value)
 
 
+def is_near(one: str, other: str) -> bool:
+    """Tell whether two keys differ by one character, or by dots and hyphens alone."""
+    if one.translate({45: None, 46: None}) == other.translate({45: None, 46: None}):
+        return True
+    n = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
+    return one[n + 1:] == other[n + 1:] or one[n:] == other[n + 1:] or one[n + 1:] == other[n:]
+
+
 def is_id(value: Any, letters: str) -> bool:
     """Tell whether ``value`` is an id whose letter is one of ``letters``."""
     if not isinstance(value, str) or value[:1] not in letters or not 11 <= len(value) <= 26:
@@ -1507,7 +1515,7 @@ def _brief_line(door: Row) -> str:
     return "> %s: %s%s" % (door["key"], door["text"] if door["op"] == "set" else "closed, with an open question", marks(door))
 
 
-def render_brief(state: Any, run: Row, changes: Body, waiting: Row, damage: list[str]) -> str:
+def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[str]) -> str:
     """Return the brief that `start` prints: at most 9,500 characters, in fixed order with fixed shares."""
     residency = Residency(state)
     first = [d for d in residency.hot if d["tier"] == 1]
@@ -1516,7 +1524,7 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, damage: list
         ["run %s (%s)" % (run["id"], run["actor"]),
          "next: journal --run %s --text T | propose --run %s --key K --text T | close --run %s --outcome success --summary T"
          % (run["id"], run["id"], run["id"])],
-        _within(["DAMAGED: " + line for line in damage], 700),
+        _within(["note: " + line for line in notes], 700),
         _within(["", "Changed since %s last closed a run:" % run["actor"]] + [_brief_line(d) for d in changes["doors"]]
                 + ["> %s: closed" % key for key in changes["closed"]], 1_800) if changes["doors"] or changes["closed"] else [],
         _within(["", "Your updates that no longer stand first:"] + ["> %s: %s" % pair for pair in changes["outranked"]],
@@ -1705,6 +1713,9 @@ def create_file(path: str, data: bytes, durable: bool = False) -> None:
         write_all(descriptor, data)
         if durable:
             os.fsync(descriptor)
+    except OSError as error:
+        error.filename = path
+        raise
     finally:
         os.close(descriptor)
     if durable:
@@ -1797,9 +1808,12 @@ def hold(vault: Vault, wait_s: float, holder: Row) -> Held:
                 raise Busy("busy", "waited %g s for the lock %s, held by %s" % (wait_s, path, _holder(descriptor)),
                            "try again; --lock-wait S waits longer")
             time.sleep(_POLL_S)
-        os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, json.dumps(holder).encode("utf-8"))
+        try:
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, json.dumps(holder).encode("utf-8"))
+        except OSError:  # a full disk: who holds the lock is only information
+            pass
     except BaseException:
         os.close(descriptor)
         raise
@@ -1994,7 +2008,7 @@ def append(held: Held, vault: Vault, position: Position, records: Sequence[tuple
     new = position.seq < 0
     path = vault.ledger(position.tag)
     os.makedirs(vault.ledgers, 0o700, exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT | os.O_EXCL if new else 0) | getattr(os, "O_BINARY", 0)
+    flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT if new else 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o600)
     try:
         try:
@@ -2070,6 +2084,8 @@ def find_writer(vault: Vault, known: Row, positions: dict[str, Position]) -> str
     tags = sorted(known["tags"], key=lambda t: (t != known.get("writer"), t))
     for tag in tags:
         position, (seq, tail) = positions.get(tag), known["tags"][tag]
+        if position is None and seq < 0:
+            return str(tag)  # minted by a command that ended before its first line
         if position is None or position.fault or position.seq < seq:
             continue
         if position.tail == tail if position.seq == seq else hash_at(vault, position, seq) == tail:
@@ -2079,8 +2095,9 @@ def find_writer(vault: Vault, known: Row, positions: dict[str, Position]) -> str
 
 def hash_at(vault: Vault, position: Position, seq: int) -> str | None:
     """Return the head hash of one record of a ledger, or None; reads the file up to there."""
-    whole = first_position(vault, position.tag)
-    tail = whole.tail
+    tail = first_position(vault, position.tag).tail
+    if seq < 0:
+        return tail
     with open(vault.ledger(position.tag), "rb") as file:
         for n, line in enumerate(file):
             try:
@@ -2121,7 +2138,8 @@ CREATE TABLE claim(id TEXT PRIMARY KEY, key TEXT, run TEXT, tag TEXT, seq INT, a
   standing INT, covered INT, flaw TEXT, body TEXT) WITHOUT ROWID;
 CREATE INDEX claim_frontier ON claim(key) WHERE standing = 1 AND covered = 0;
 CREATE INDEX claim_made ON claim(key, made, seq, tag) WHERE made IS NOT NULL;
-CREATE INDEX claim_waiting ON claim(outcome, run, key) WHERE outcome IN ('staged', 'held');
+CREATE INDEX claim_staged ON claim(run, key) WHERE outcome = 'staged';
+CREATE INDEX claim_held ON claim(at, seq, tag) WHERE outcome = 'held';
 CREATE TABLE fact(proposal TEXT, tag TEXT, seq INT, at TEXT, run TEXT, outcome TEXT, reason TEXT, parents TEXT, rests TEXT,
   PRIMARY KEY(proposal, tag, seq)) WITHOUT ROWID;
 CREATE INDEX fact_rests ON fact(rests) WHERE rests IS NOT NULL;
@@ -2445,8 +2463,14 @@ class State:
         if len(self._touched) > 2_000 or len(self._claims) > 20_000:
             self.flush()
 
+    def take_dirty(self, left: list[Any]) -> None:
+        """Forget which views were to be rendered, but for those ``left``."""
+        self.db.execute("DELETE FROM dirty")
+        self.db.executemany("INSERT INTO dirty VALUES(?,?,?)", left)
+
     def _page_of(self, table: str, column: str, name: str, when: str, first: tuple[Any, ...], total: int, also: str) -> int:
-        after = self.one("SELECT count(*) FROM %s WHERE %s=? AND (%s, seq, tag) >= (?,?,?)%s" % (table, column, when, also), name, *first)[0]
+        sql = "SELECT count(*) FROM %s WHERE %s=? AND (%s, seq, tag) >= (?,?,?)%s" % (table, column, when, also)
+        after = self.one(sql, name, *first)[0]
         return int(max(0, total - after) // PAGE_ITEMS + 1)
 
     def _dirty(self, kind: str, name: str, pages: Iterable[int]) -> None:
@@ -2599,7 +2623,8 @@ class State:
     def events(self, run: str | None, since: str, most: int) -> list[Row]:
         """Return the latest ``most`` events of a run, or of all, since a time, oldest first."""
         where = "run=? AND at>=?" if run else "at>=?"
-        rows = self.rows("SELECT * FROM event WHERE %s ORDER BY at DESC, seq DESC, tag DESC LIMIT ?" % where, *([run] if run else []), since, most)
+        sql = "SELECT * FROM event WHERE %s ORDER BY at DESC, seq DESC, tag DESC LIMIT ?" % where
+        rows = self.rows(sql, *([run] if run else []), since, most)
         return [self._event(row) for row in reversed(rows)]
 
     def find_run(self, run: str) -> Row | None:
@@ -2655,11 +2680,12 @@ class State:
 
     def waiting(self, outcome: str) -> list[Any]:
         """Return all proposals that are held, or staged, the oldest first."""
-        return [claim for claim in self._claims_where("outcome=? ORDER BY at, seq, tag", outcome) if not claim.flaw]
+        where = "outcome='%s' ORDER BY at, seq, tag" % outcome  # a partial index serves a written value, not a bound one
+        return [claim for claim in self._claims_where(where) if not claim.flaw]
 
     def conflicts(self) -> list[Row]:
         """Return the doors of all subjects in conflict, by key."""
-        return [dict(zip(_DOOR_NAMES, row)) for row in self.rows(_DOOR_SQL + "WHERE handle IS NOT NULL ORDER BY key")]
+        return [dict(zip(_DOOR_NAMES, row)) for row in self.rows(_DOOR_SQL + "WHERE handle >= 'C' ORDER BY +key")]
 
     def count_entries(self, run: str) -> int:
         """Return how many entries a run has."""
@@ -2834,6 +2860,8 @@ class Work:
     def __exit__(self, *_: object) -> None:
         try:
             self.state.rollback()
+        except sqlite3.DatabaseError:  # it refused already, and what was not committed is gone with it
+            pass
         finally:
             self.held.__exit__()
 
@@ -2847,22 +2875,22 @@ class Work:
         self._known = self._known or read_replica(self.vault)
         return set(self._known["tags"])
 
-    def _writer(self) -> Any:
+    def _writer(self) -> None:
         self.own_tags()
         tag = find_writer(self.vault, self._known, self.state.positions)
         if tag is None:
             tag = mint_tag(self.call.chance)
-            position = self.state.positions[tag] = first_position(self.vault, tag)
-            self.position = position
-            self._stamp()
-            self._put("replica", vault=self.vault.id, tag=tag, engine=VERSION)
-            return
-        position = self.position = self.state.positions[tag]
+            write_replica(self.held, self.vault, self._known, first_position(self.vault, tag))  # its own before it has a line
+        self.position = self.state.positions.setdefault(tag, first_position(self.vault, tag))
+        recovery = cut_torn(self.held, self.vault, self.position) if self.position.torn else None
         self._stamp()
-        if position.torn:
-            recovery = cut_torn(self.held, self.vault, position)
+        if self.position.seq < 0:
+            self._put("replica", vault=self.vault.id, tag=tag, engine=VERSION)
+        if recovery:
             self.warnings.append("%d bytes of an interrupted append were moved to recovery/%s" % (recovery["size"], recovery["sha256"]))
             self._put("recovery", **recovery)
+            self.save()  # what was done stays recorded, whatever becomes of the command
+            self._stamp()
 
     def _stamp(self) -> None:
         last = parse_at(self.position.at) + 1 if self.position.at else 0
@@ -2900,14 +2928,21 @@ class Work:
         """Append what was added, fsynced, and commit it to the cache; views wait for `commit`."""
         if self.records:
             append(self.held, self.vault, self.position, self.records, self.at)
-        self.state.flush()
         try:
+            self.state.flush()
             self.state.commit()
             self.state.begin()
-        except sqlite3.OperationalError as error:  # the records are safe; the next command folds them again
-            self.warnings.append("the cache could not be written: %s" % error)
+        except sqlite3.DatabaseError as error:  # the records are durable: the fold in memory serves the rest of this command
+            self.warnings.append("the cache %s could not be written: %s" % (self.vault.cache, error))
+            self.state = fold_fresh(self.vault)
+            self.call.states.append(self.state)
+            self.state.begin()
         if self.records:
-            write_replica(self.held, self.vault, self._known, self.position)
+            self.position = self.state.positions[self.position.tag]
+            try:
+                write_replica(self.held, self.vault, self._known, self.position)
+            except OSError as error:  # the next command adopts what follows the older tail
+                self.warnings.append("%s could not be written: %s" % (self.vault.replica, error.strerror))
         self.records = []
 
     def commit(self) -> None:
@@ -2949,7 +2984,7 @@ def write_views(work: Work) -> None:
         residency = Residency(state)
         wanted.append((("memory", "", 1), "MEMORY.md", render_memory(residency)))
         wanted.append((("memory", "", 1), "INDEX.md", render_index(residency)))
-        state.meta["memory"] = sha256(wanted[-2][2])
+    memory = sha256(wanted[-2][2]) if wanted and wanted[-1][1] == "INDEX.md" else state.meta.get("memory", "")
     failed, changes = set(), []
     for row, name, text in wanted:
         data = None if text is None else text.encode("utf-8")
@@ -2959,7 +2994,7 @@ def write_views(work: Work) -> None:
                 kept = keep_bytes(vault, there)
                 if not state.rows("SELECT 1 FROM edit WHERE path=? AND sha256=?", name, kept):  # else a kill came between
                     work.add("recovery", what="view", path=name, sha256=kept, size=len(there))
-                work.warnings.append("%s was edited: its bytes are in recovery/%s, listed by `review --all`; the view is restored" % (name, kept))
+                work.warnings.append("%s was edited: its bytes are in recovery/%s, listed by `review --all`; it is restored" % (name, kept))
             changes += [(row, name, data)] if there != data else []
         except OSError as error:
             failed.add(row)
@@ -2973,8 +3008,8 @@ def write_views(work: Work) -> None:
             failed.add(row)
             work.warnings.append("the view %s could not be written: %s" % (name, error.strerror))
     if wanted:
-        state.db.execute("DELETE FROM dirty")
-        state.db.executemany("INSERT INTO dirty VALUES(?,?,?)", sorted(failed))
+        work.state.meta["memory"] = memory
+        work.state.take_dirty(sorted(failed))
         work.save()
 
 
@@ -3138,7 +3173,7 @@ def _propose(work: Work, run: Row, op: Row) -> Result:
                         staged=sorted(c.id for c in staged), depth=1 + max((c.depth for c in subject.frontier), default=0), **fields)
     result: Result = {"proposal": proposal, "key": key}
     if absent:
-        result["nearest"] = find_nearest(state, key)
+        result["nearest"] = find_neighbours(state, key) if fields["new_subject"] else find_nearest(state, key)
         if not fields["new_subject"]:
             result["warning"] = "%s is not present: without --new-subject this will be held as unknown-key" % key
     return result
@@ -3279,6 +3314,13 @@ def find_nearest(state: State, key: str) -> list[str]:
     return difflib.get_close_matches(key, sorted({row[0] for row in rows} - {key}), 3, 0.8)
 
 
+def find_neighbours(state: State, key: str) -> list[str]:
+    """Return the present keys beside ``key`` in the alphabet that hardly differ from it: a look that every new subject can pay."""
+    rows = state.rows("SELECT key FROM subject WHERE present=1 AND key<? ORDER BY key DESC LIMIT 8", key)
+    rows += state.rows("SELECT key FROM subject WHERE present=1 AND key>? ORDER BY key LIMIT 8", key)
+    return [row[0] for row in rows if is_near(row[0], key)][:3]
+
+
 def _nearest_hint(state: State, key: str) -> str:
     near = find_nearest(state, key)
     return "nearest: %s" % ", ".join(near) if near else "recall --prefix %s lists what is there" % key.split(".", maxsplit=1)[0]
@@ -3362,7 +3404,8 @@ def _sync(work: Work, run: Row) -> Result:
         row = {"proposal": claim.id, "key": claim.key, "reason": decision["reason"]}
         kind = {"noop": "unchanged", "held": "held"}.get(decision["outcome"]) or ("beside" if decision["reason"] == "beside" else "applied")
         if kind == "held":
-            row["next"] = "propose it with --new-subject" if decision["reason"] == "unknown-key" else "the owner answers: review %s" % claim.key
+            unknown = decision["reason"] == "unknown-key"
+            row["next"] = "propose it with --new-subject" if unknown else "the owner answers: review %s" % claim.key
         if kind == "beside":
             row["next"] = "the owner answers: review %s; or withdraw %s" % (claim.key, claim.id)
         result[kind].append(row)
@@ -3458,7 +3501,8 @@ def cmd_recall(call: Call, args: Row) -> Result:
         claims, facts = state.records_of(key)
         subject = subject_within(claims, facts, within)
     if not subject.current:
-        raise NotFound("not-found", "nothing under %s%s" % (key, "" if args["at"] is None else " at %s" % args["at"]), _nearest_hint(state, key))
+        when = "" if args["at"] is None else " at %s" % args["at"]
+        raise NotFound("not-found", "nothing under %s%s" % (key, when), _nearest_hint(state, key))
     contenders = subject.contenders()
     result: Result = {"key": key, "status": "contested" if contenders else "current" if subject.current.op == "set" else "closed",
               "current": describe(state, subject.current), "contenders": [describe(state, c) for c in contenders],
@@ -3476,11 +3520,11 @@ def _recall_prefix(call: Call, prefix: str) -> Result:
     if prefix:
         parse_line(prefix, "--prefix", 80)
     reading = Reading(call)
-    rows = reading.state.rows(
-        "SELECT key, tier, op, text, trust, source, handle FROM subject WHERE present=1 AND key>=? AND key<? ORDER BY key", prefix, prefix + "\x7f")
+    names = ("key", "tier", "op", "text", "trust", "source", "handle")
+    sql = "SELECT %s FROM subject WHERE present=1 AND key>=? AND key<? ORDER BY key" % ", ".join(names)
+    rows = reading.state.rows(sql, prefix, prefix + "\x7f")
     if not rows:
         raise NotFound("not-found", "no present key begins with %s" % quote(prefix), _nearest_hint(reading.state, prefix.rstrip(".-")))
-    names = ("key", "tier", "op", "text", "trust", "source", "handle")
     return {"prefix": prefix, "subjects": [dict(zip(names, row)) for row in rows], "warnings": reading.warnings}
 
 
@@ -3633,7 +3677,8 @@ def cmd_review(call: Call, args: Row) -> Result:
     if args["all"]:
         ago = format_at(call.clock() - _OPEN_LONG_S * 1000)
         result["questions"] += [_question(state, c.key, c) for c in state.waiting("staged") if c.at < ago]
-        result["edits"] = [dict(zip(("id", "at", "path", "sha256", "size"), row)) for row in state.rows("SELECT * FROM edit ORDER BY at, id")]
+        edits = state.rows("SELECT * FROM edit ORDER BY at, id")
+        result["edits"] = [dict(zip(("id", "at", "path", "sha256", "size"), row)) for row in edits]
     return result
 
 
@@ -3653,7 +3698,7 @@ def cmd_resolve(call: Call, args: Row) -> Result:
         fields = _answer(state, question, choose, text)
         resolution = work.add("resolution", handle=question["whole"], seen=work.seen(), **fields, **extra)
         work.commit()
-        door = state.door(question["key"])
+        door = work.state.door(question["key"])
     return {"resolution": resolution, "key": question["key"], "answer": fields["answer"], "present": bool(door),
             "text": fields.get("value", {}).get("text"), "warnings": work.warnings}
 
@@ -3691,7 +3736,8 @@ def parse_measured(text: str) -> Body:
     parts = text.split(",", 2)
     if len(parts) < 3 or not re.fullmatch("-?[0-9]{1,15}", parts[0].strip()):
         raise Refused("bad-value", "--measured: %s is not EXIT,DATE,COMMAND" % quote(text), "like 0,2026-11-30,pytest -q")
-    return {"exit": int(parts[0]), "date": parse_date(parts[1].strip(), "--measured"), "command": parse_line(parts[2].strip(), "--measured")}
+    return {"exit": int(parts[0]), "date": parse_date(parts[1].strip(), "--measured"),
+            "command": parse_line(parts[2].strip(), "--measured")}
 
 
 def cmd_config(call: Call, args: Row) -> Result:
@@ -3794,11 +3840,9 @@ def cmd_maintain(call: Call, args: Row) -> Result:
     unverified = state.rows("SELECT key, used FROM subject WHERE present=1 AND verified IS NULL ORDER BY used, key LIMIT 20")
     ago = format_at(call.clock() - _OPEN_LONG_S * 1000)
     memory = render_memory(residency)
-    tiers = {"tier%d" % t: state.tally("tier%d" % t) for t in TIERS}
-    limits: list[Row] = [{"name": "tier%d-target" % t, "is": tiers["tier%d" % t], "limit": state.setting("tier%d-target" % t)} for t in TIERS]
-    limits += [{"name": "uncurated-max", "is": len(entries), "limit": state.setting("uncurated-max")},
-               {"name": "hot-bytes", "is": len(memory.encode("utf-8")), "limit": state.setting("hot-bytes")},
-               {"name": "hot-lines", "is": memory.count("\n"), "limit": state.setting("hot-lines")}]
+    counts = [("tier%d-target" % t, state.tally("tier%d" % t)) for t in TIERS] + [
+        ("uncurated-max", len(entries)), ("hot-bytes", len(memory.encode("utf-8"))), ("hot-lines", memory.count("\n"))]
+    limits = [{"name": name, "is": count, "limit": state.setting(name)} for name, count in counts]
     past = [limit["name"] for limit in limits if limit["is"] > limit["limit"]]
     result: Result = {
         "today": today[:10], "uncurated": [dict(zip(("id", "run", "at", "importance", "ref", "text"), row)) for row in entries[:most]],
@@ -3826,7 +3870,7 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
         work.commit()
         for path in find_orphans(work.vault, {view_path(*view) for view in views}):
             os.unlink(path)
-        records = sum(p.seq + 1 for p in state.positions.values())
+        records = sum(p.seq + 1 for p in work.state.positions.values())
     return {"records": records, "views": len(views) + 2, "fold_ms": round((folded - started) * 1000),
             "views_ms": round((time.monotonic() - folded) * 1000), "warnings": work.warnings}
 
@@ -3919,7 +3963,8 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
             report("error", position.fault["kind"], position.fault["path"], position.fault["detail"], line=position.fault["line"],
                    record=position.fault["record"])
         if position.torn:
-            report("warning", "torn", vault.ledger(position.tag), "%d bytes of a unit that is not whole" % position.torn, line=position.seq + 2)
+            report("warning", "torn", vault.ledger(position.tag), "%d bytes of a unit that is not whole" % position.torn,
+                   line=position.seq + 2)
     _check_rules(vault, state, report)
     return state, sum(p.seq + 1 for p in state.positions.values())
 
@@ -3978,7 +4023,8 @@ def _check_cache(vault: Vault, state: State, report: Any) -> None:
     else:
         for table in COMPARED:
             where = " WHERE n<>0" if table in ("part", "tally") else ""
-            sql = "SELECT * FROM %s%s ORDER BY %s" % (table, where, {"look": "1, 2", "cite": "1, 2", "fact": "1, 2, 3", "move": "1, 2"}.get(table, "1"))
+            order_by = {"look": "1, 2", "cite": "1, 2", "fact": "1, 2, 3", "move": "1, 2"}.get(table, "1")
+            sql = "SELECT * FROM %s%s ORDER BY %s" % (table, where, order_by)
             if any(a != b for a, b in _pairs(cached.db.execute(sql), state.db.execute(sql))):
                 report("error", "cache-differs", vault.cache, "its table %s is not what the ledgers make" % table)
 
@@ -4025,9 +4071,11 @@ def find_orphans(vault: Vault, names: set[str]) -> list[str]:
 
 def _check_doors(vault: Vault, state: State, report: Any) -> Row:
     """Count the doors on disk: every present subject has exactly one, or is counted."""
-    doors: dict[str, int] = {"hot": 0, "index": 0, "counted": 0, "subjects": state.count_present(), "broken": 0, "redundant": 0, "missing": 0}
+    doors = dict.fromkeys(("hot", "index", "counted", "broken", "redundant", "missing"), 0)
+    doors["subjects"] = state.count_present()
     seen: set[str] = set()
-    for name, where, pattern in (("MEMORY.md", "hot", r"- \*\*(%s)\*\* " % KEY_PATTERN), ("INDEX.md", "index", r"- \[\[notes/(%s)\|" % KEY_PATTERN)):
+    for name, where, pattern in (("MEMORY.md", "hot", r"- \*\*(%s)\*\* " % KEY_PATTERN),
+                                 ("INDEX.md", "index", r"- \[\[notes/(%s)\|" % KEY_PATTERN)):
         text = (_find_view(vault.path(name)) or b"").decode("utf-8", "replace") if not os.path.isdir(vault.path(name)) else ""
         for line in text.split("\n"):
             found = re.match(pattern, line)
@@ -4042,8 +4090,8 @@ def _check_doors(vault: Vault, state: State, report: Any) -> Row:
                 doors["counted"] += int(count.group(1))
     doors["missing"] = max(0, doors["subjects"] - len(seen) - doors["counted"])
     if doors["broken"] or doors["redundant"] or doors["missing"] or doors["hot"] + doors["index"] + doors["counted"] != doors["subjects"]:
-        report("warning", "doors", vault.path("MEMORY.md"), "hot %(hot)d + index %(index)d + counted %(counted)d for %(subjects)d subjects; "
-               "%(broken)d broken, %(redundant)d redundant, %(missing)d missing" % doors)
+        report("warning", "doors", vault.path("MEMORY.md"), "hot %(hot)d + index %(index)d + counted %(counted)d for "
+               "%(subjects)d subjects; %(broken)d broken, %(redundant)d redundant, %(missing)d missing" % doors)
     return doors
 
 
@@ -4160,7 +4208,9 @@ def _say_log(r: Result) -> None:
 
 def _say_status(r: Result) -> None:
     print("vault %s, engine %s" % (r["vault"], r["engine"]))
-    print("runs: %d, open %d%s" % (r["runs"], r["open_count"], "".join("\n  %s %s since %s" % (o["run"], o["actor"], o["since"]) for o in r["open"])))
+    print("runs: %d, open %d" % (r["runs"], r["open_count"]))
+    for row in r["open"]:
+        print("  %(run)s %(actor)s since %(since)s" % row)
     print("subjects: %s" % ", ".join("tier %s %d" % item for item in r["tiers"].items()))
     print("waiting for the owner: %d conflicts, %d held, %d edits" % (r["conflicts"], r["held"], r["edits"]))
 
@@ -4285,39 +4335,47 @@ COMMANDS = (
         _arg("--run", metavar="R", help="the run's handle; may be left away if one is open"),
         _arg("--outcome", required=True, choices=OUTCOMES, help="how it went"), _SUMMARY)),
     Command("recall", "what is known of a key, or under a prefix", cmd_recall, _say_recall, (
-        _arg("key", nargs="?", metavar="KEY", help="the subject"), _arg("--prefix", metavar="P", help="list the present keys that begin so"),
+        _arg("key", nargs="?", metavar="KEY", help="the subject"),
+        _arg("--prefix", metavar="P", help="list the present keys that begin so"),
         _arg("--history", action="store_true", help="with the last page of earlier values"),
         _arg("--at", metavar="DATE|REVISION", help="as it was then"))),
     Command("review", "what waits for the owner", cmd_review, _say_review, (
         _arg("about", nargs="?", metavar="HANDLE|KEY", help="one question, or those of a key"),
         _arg("--all", action="store_true", help="all, with edited views and what dead runs had staged"))),
     Command("resolve", "record the owner's answer", cmd_resolve, _say_resolve, (
-        _arg("handle", metavar="HANDLE", help="from review"), _arg("--choose", metavar="CHOICE", help="an id, current, close; accept, decline"),
+        _arg("handle", metavar="HANDLE", help="from review"),
+        _arg("--choose", metavar="CHOICE", help="an id, current, close; accept, decline"),
         _arg("--text", metavar="T", help="the owner's own words"), _arg("--note", metavar="T", help="the answer word for word"),
         _arg("--measured", metavar="EXIT,DATE,CMD", help="the measurement that settled it"), _OWNER)),
     Command("recover-run", "close an orphaned run", cmd_recover_run, _say_close, (
         _RUN, _SUMMARY, _arg("--outcome", choices=OUTCOMES, default="partial", help="default partial"), _OWNER)),
     Command("apply", "carry out a file of operations, one JSON object a line", cmd_apply, _say_apply, (
-        _RUN, _arg("file", metavar="FILE", help="the file; - reads standard input"), _arg("--atomic", action="store_true", help="all or nothing"))),
+        _RUN, _arg("file", metavar="FILE", help="the file; - reads standard input"),
+        _arg("--atomic", action="store_true", help="all or nothing"))),
     Command("config", "the settings, or a new value of one", cmd_config, _say_config, (
-        _arg("key", nargs="?", metavar="KEY", help=", ".join(SETTINGS)), _arg("value", nargs="?", metavar="VALUE", help="an integer"), _OWNER)),
+        _arg("key", nargs="?", metavar="KEY", help=", ".join(SETTINGS)),
+        _arg("value", nargs="?", metavar="VALUE", help="an integer"), _OWNER)),
     Command("status", "where the vault is, and its counts", cmd_status, _say_status, ()),
     Command("log", "the latest events", cmd_log, _say_log, (
         _arg("--run", metavar="R", help="of one run"), _arg("--since", metavar="DATE", help="from a day on"),
         _arg("--most", default=50, help="how many; default 50", **_NUMBER))),
     Command("show", "what a revision decided", cmd_show, _say_show, (
-        _arg("revision", metavar="REVISION", help="its id, or a resolution's"), _arg("--view", action="store_true", help="MEMORY.md as it was then"))),
+        _arg("revision", metavar="REVISION", help="its id, or a resolution's"),
+        _arg("--view", action="store_true", help="MEMORY.md as it was then"))),
     Command("history", "a subject's earlier values", cmd_history, _say_history, (
         _arg("key", metavar="KEY", help="the subject"), _arg("--page", help="default the last", **_NUMBER))),
     Command("maintain", "the curation brief", cmd_maintain, _say_maintain, (
-        _arg("--check", action="store_true", help="exit 4 past a limit"), _arg("--mark", action="store_true", help="record that entries up to here are curated"),
+        _arg("--check", action="store_true", help="exit 4 past a limit"),
+        _arg("--mark", action="store_true", help="record that entries up to here are curated"),
         _arg("--run", metavar="R", help="with --mark"), _arg("--most", default=100, help="entries shown; default 100", **_NUMBER))),
     Command("doctor", "prove the vault", cmd_doctor, _say_doctor, (
-        _arg("--fix", action="store_true", help="make again what is derived"), _arg("--strict", action="store_true", help="warnings fail too; checks schemas if it can"),
+        _arg("--fix", action="store_true", help="make again what is derived"),
+        _arg("--strict", action="store_true", help="warnings fail too; checks schemas if it can"),
         _arg("--schema", action="store_true", help="check every record against its published schema"),
         _arg("--github", action="store_true", help="print workflow annotations"))),
     Command("rebuild", "make the cache and every view anew", cmd_rebuild, _say_rebuild, ()),
-    Command("demo", "a first minute in a vault of its own", None, None, (_arg("--in", dest="dir", metavar="DIR", help="where; default a temporary folder"),)),
+    Command("demo", "a first minute in a vault of its own", None, None, (
+        _arg("--in", dest="dir", metavar="DIR", help="where; default a temporary folder"),)),
 )
 def _seconds(word: str) -> float:
     """Return a time to wait; ValueError unless it is a number from 0 to a year."""
@@ -4364,7 +4422,8 @@ def _read_text(path: str, what: str) -> str:
         data = read_file(path) if path != "-" else sys.stdin.buffer.read() if sys.stdin else b""
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Usage("bad-encoding", "%s is not UTF-8: byte %d" % (what, error.start + 1), "convert it to UTF-8", position=error.start + 1) from None
+        at = error.start + 1
+        raise Usage("bad-encoding", "%s is not UTF-8: byte %d" % (what, at), "convert it to UTF-8", position=at) from None
 
 
 def _parse(command: Any, words: list[str]) -> Row:
@@ -4392,6 +4451,9 @@ def _help() -> None:
         print("  %-12s %s" % (command.name, command.help))
     print("\nExit status: 0 done, 1 a bug, 2 usage, 3 refused, 4 recorded but held or beside another, 5 nothing found, 6 busy,\n"
           "7 damaged, 8 newer format or missing package, 9 the filesystem refused. PROTOCOL.md has the rules.")
+
+
+_ROOM = "make room or give the right, then try again; nothing was recorded"
 
 
 def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = None, chance: Callable[[int], bytes] = os.urandom) -> int:
@@ -4430,7 +4492,9 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         raise
     except OSError as error:
         path = error.filename if isinstance(error.filename, str) else "the vault"
-        return _fail(FilesystemRefused("filesystem", "%s: %s" % (path, error.strerror or error), "make room or give the right, then try again"), as_json)
+        return _fail(FilesystemRefused("filesystem", "%s: %s" % (path, error.strerror or error), _ROOM, path=path), as_json)
+    except sqlite3.DatabaseError as error:
+        return _fail(FilesystemRefused("filesystem", "the cache state.sqlite: %s" % error, _ROOM), as_json)
 
 
 def _fail(error: MunimentError, as_json: bool) -> int:
@@ -4529,8 +4593,9 @@ def _demo(folder: str | None, as_json: bool) -> int:
             break
     if status not in (0, 4):
         return status
-    memory = read_file(os.path.join(vault, "MEMORY.md")).decode("utf-8")
-    say("\n$ cat %s\n%s\nThe vault stays in %s; open it in any editor, or in Obsidian.\n" % (os.path.join(vault, "MEMORY.md"), memory, vault))
+    path = os.path.join(vault, "MEMORY.md")
+    memory = read_file(path).decode("utf-8")
+    say("\n$ cat %s\n%s\nThe vault stays in %s; open it in any editor, or in Obsidian.\n" % (path, memory, vault))
     if as_json:
         print(json.dumps({"vault": vault, "memory": memory}, ensure_ascii=False, sort_keys=True))
     return 0

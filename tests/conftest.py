@@ -15,17 +15,15 @@ if ROOT not in sys.path:
     sys.path.insert(0, ROOT)  # `import engine` is the checkout's
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Make property tests the same in every run and on every machine, and larger ones where `-m long` asks for them."""
+def pytest_configure() -> None:
+    """Make property tests the same in every run and on every machine; those marked `long` ask for more examples."""
     try:
         from hypothesis import HealthCheck, settings
     except ImportError:
         return
-    quiet = {"derandomize": True, "database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
-    settings.register_profile("quick", max_examples=40, **quiet)
-    settings.register_profile("long", max_examples=1500, **quiet)
-    asked = (config.getoption("markexpr") or "").split()
-    settings.load_profile("long" if "long" in asked and "not" not in asked else "quick")
+    settings.register_profile("muniment", max_examples=40, derandomize=True, database=None, deadline=None,
+                              suppress_health_check=list(HealthCheck))
+    settings.load_profile("muniment")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -72,10 +72,8 @@ class Desk(engine.Work):
 
     def commit(self):
         """Append what was added, and bring cache and views in line."""
-        records = list(self.records)
         self.save()
         self.replica.render()
-        self.replica.check_committed(records)
 
 
 class Glance:
@@ -143,7 +141,7 @@ class Replica:
     def __init__(self, world, tags, skew_ms):
         self.world, self.tags, self.writer, self.skew_ms = world, tags, tags[0], skew_ms
         self.state = engine.create_cache(Place(), ":memory:")
-        self.files, self.folded, self.checks = residency_views(self.state), {}, []
+        self.files, self.folded, self.runs = residency_views(self.state), {}, []
         self.state.begin()
         self.state.flush()
         self.state.commit()
@@ -212,11 +210,6 @@ class Replica:
                 else:
                     self.files[path] = text
         state.db.execute("DELETE FROM dirty")
-
-    def check_committed(self, records):
-        """Run the checks that a test asked for, over the records of one unit."""
-        for check in self.checks:
-            check(self.state, records)
 
 
 def fold_units(state, units, flush=None):
@@ -300,18 +293,28 @@ KEYS = ("a", "b.next", "b.rule")
 ACTORS = ("codex", "claude")
 
 
-def play(count, steps, checks=()):
+def play(count, steps, after=None):
     """Return a World in which ``steps``, tuples of small integers, were played as commands.
 
-    What a command refuses is left out: a refusal records nothing.
+    What a command refuses is left out: a refusal records nothing. ``after(replica)`` is called after each step.
     """
     world = World(count)
     for replica in world.replicas:
-        replica.checks.extend(checks)
         replica.runs = [replica.start(actor) for actor in ACTORS]
     for n, step in enumerate(steps):
+        replica = world.replicas[step[1] % count]
         with contextlib.suppress(engine.Refused):
-            _play_one(world, world.replicas[step[1] % count], random.Random(repr((n, step))), step)
+            _play_one(world, replica, random.Random(repr((n, step))), step)
+        if after:
+            after(replica)
+    return world
+
+
+def play_merged(count, steps):
+    """Return a World as `play` does, in which every replica has everything in the end."""
+    world = play(count, steps)
+    for replica in world.replicas:
+        replica.fetch_all()
     return world
 
 

@@ -6,6 +6,7 @@ After each, the next command works, the vault is sound, and what the ended comma
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -81,6 +82,10 @@ class Prepared:
                     found.append((path.stem, tuple(json.loads(x)["head"]["kind"] for x in lines), tuple(lines)))
                     lines = []
         return found
+
+    def is_torn(self):
+        """Tell whether a ledger ends in the middle of a line."""
+        return any(p.read_bytes()[-1:] not in (b"", b"\n") for p in (self.root / ".muniment" / "ledger").iterdir())
 
     def added(self):
         """Return the kinds of each unit that was added; what was there before must be there still, to the byte."""
@@ -257,3 +262,166 @@ def test_a_write_may_take_less_than_it_was_given(case):
             outcome = case.run({"at": number, "action": "short"})
             assert (outcome.status, case.vault.added()) == (case.status, case.units), call
     case.check_sound(outcome)
+
+
+# -- the disk says no --
+
+
+def refuses(case, fault):
+    """Carry the command out with an error; return how it ended, once it has said so and kept the promises."""
+    call = case.calls[fault["at"] - 1]
+    return judge(case, case.run(fault), call, quiet=is_cache(call))
+
+
+def judge(case, outcome, call, quiet):
+    """What must hold of a refused call: exit 9 and nothing recorded, or done and warned of (unless ``quiet``)."""
+    units = case.vault.added()
+    if outcome.status == 9:
+        assert (outcome.code, case.main in units) == ("filesystem", False), (call, outcome)
+        assert str(case.vault.root) in outcome.json["message"], (call, outcome)
+        assert case.change is tear_ledger or not case.vault.is_torn(), (call, outcome)
+    else:
+        assert (outcome.status, case.main in units) == (case.status, True), (call, outcome)
+        assert outcome.json["warnings"] or quiet, (call, outcome)
+    assert case.check_after(outcome, look=False) == (outcome.status != 9), call
+    return outcome.status
+
+
+def is_cache(call):
+    """Tell whether a call may fail unsaid: who holds the lock is information, the fold in memory serves as well as a cache."""
+    return call[0] == "mkdir" or call[1].endswith(("lock", ".sqlite"))
+
+
+def refusals(case, names, **fault):
+    """Let each call of some names fail; return the statuses that the command ended with."""
+    return {refuses(case, {"at": n, **fault}) for n, call in enumerate(case.calls, 1) if call[0] in names}
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_an_append_that_fails_records_nothing_and_says_so(case):
+    """If the ledger's write or fsync fails the command exits 9 with the path, and the ledger is what it was."""
+    appends = [n for n, call in enumerate(case.calls, 1) if call[0] in ("write", "fsync") and call[1].endswith(".jsonl")]
+    statuses = [refuses(case, {"at": n, "action": action}) for n in appends for action in ERRORS]
+    assert statuses[0] == 9
+    assert set(statuses) == ({9} if len(case.units) == 1 else {9, case.status})
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_a_disk_that_stays_full_is_said_and_nothing_is_half_recorded(case):
+    """If from some call on everything that grows fails, it is exit 9 and nothing recorded, or done with a warning."""
+    places = [n for n, call in enumerate(case.calls, 1) if is_change(call)]
+    statuses = {refuses(case, {"at": n, "action": "ENOSPC", "stays": True}) for n in places[::3]}
+    assert statuses == {9, case.status}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("action", ERRORS)
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_any_call_may_fail_once(case, action):
+    """If any one call fails, it is exit 9 and nothing recorded, or done with a warning; the command works afterwards."""
+    assert refusals(case, ("open", "write", "fsync", "replace", "unlink", "mkdir"), action=action) == {9, case.status}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_the_disk_may_be_full_from_any_call_on(case):
+    """If from any call on everything that grows fails, it is exit 9 and nothing recorded, or done with a warning."""
+    names = {name for name, _ in case.calls}
+    assert refusals(case, names, action="ENOSPC", stays=True) == {9, case.status}
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_a_cache_that_cannot_be_written_does_not_stop_a_command(case):
+    """If SQLite refuses, the records count all the same: the command is done, or it exits 9 with nothing recorded."""
+    assert refusals(case, ("BEGIN IMMEDIATE", "COMMIT", "script", "PRAGMA journal_mode=WAL"), action="ENOSPC") <= {9, case.status}
+
+
+@pytest.fixture(scope="module")
+def small_disk(driver, tmp_path_factory):
+    """A prepared vault on a filesystem of 1 MiB of its own."""
+    folder = tmp_path_factory.mktemp("disk")
+    if shutil.which("mount") is None or os.geteuid() or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "muniment", folder], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here: it takes root and the right to")
+    try:
+        vault = Prepared(driver, folder)
+        vault.prepare()
+        yield vault.keep()
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder, left):
+    """Fill a filesystem up to so many bytes, and return the file that does."""
+    filler = folder / "filler"
+    with filler.open("wb") as file, contextlib.suppress(OSError):
+        place = os.statvfs(folder)
+        os.posix_fallocate(file.fileno(), 0, max(1, place.f_bavail * place.f_frsize - left))
+    return filler
+
+
+def fills(case, lefts):
+    """Carry the command out with so little room left; return the statuses that it ended with."""
+    statuses = []
+    for left in lefts:
+        case.reset()
+        filler = fill(case.vault.folder, left)
+        outcome = case.vault.run(*case.argv)
+        filler.unlink()
+        statuses.append(judge(case, outcome, left, quiet=True))
+    return statuses
+
+
+def test_a_full_disk_records_nothing_and_a_roomy_one_all(small_disk):
+    """On a real full disk a command exits 9 with nothing recorded, and is done once there is room again."""
+    statuses = fills(Case(small_disk, "propose-now"), (0, 8192, 131_072))
+    assert (statuses[0], statuses[-1]) == (9, 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_a_disk_may_fill_up_at_any_page(small_disk, name):
+    """However little room is left on a real disk, a command exits 9 with nothing recorded, or is done."""
+    case = Case(small_disk, name)
+    statuses = fills(case, range(0, 200_000, 4096))
+    assert (statuses[0], statuses[-1]) == (9, case.status)
+
+
+# -- killed from outside --
+
+CALLS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate")
+
+
+def trace(folder, argv, *options):
+    """Run one command under strace and return its exit status."""
+    strace = shutil.which("strace")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    command = [strace, "-f", "-qq", "-o", folder / "calls", *options, sys.executable, "-c", "import engine; engine.run()", *argv]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode
+
+
+@pytest.fixture(scope="module")
+def strace(tmp_path_factory):
+    """What must be there for a process to be killed from outside at a system call."""
+    if shutil.which("strace") is None or trace(tmp_path_factory.mktemp("strace"), ["help"]):
+        pytest.skip("no strace that may trace a process is on this machine")
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("strace")
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_a_process_killed_from_outside_at_any_system_call_leaves_all_or_nothing(case):
+    """Killed at each write, fsync, rename, cut or unlink, SQLite's too, a command leaves all of each unit or nothing."""
+    folder = case.vault.folder
+    argv = [re.sub(r"\{(\w+)\}", lambda m: case.vault.names[m[1]], a) for a in case.argv]
+    case.reset()
+    assert trace(folder, argv, "-e", "trace=" + ",".join(CALLS)) == case.status
+    made = re.findall(r"^[0-9]+ +(\w+)\(", (folder / "calls").read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    recorded = set()
+    for name in CALLS:
+        for number in range(1, made.count(name) + 1):
+            case.reset()
+            status = trace(folder, argv, "-e", "inject=%s:signal=KILL:when=%d" % (name, number))
+            assert status in (-9, 137), (name, number)
+            recorded.add(case.check_after("%s %d" % (name, number), look=number % 2))
+    assert recorded == {0, 1}

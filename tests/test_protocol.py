@@ -71,8 +71,14 @@ class Runner:
         return (self.vault.vault / block.words[0]).read_bytes().decode("utf-8")
 
     def run_layout(self, block):
-        assert set(re.findall(r"\.[a-z]+/|[A-Za-z]+\.[a-z]+|(?<= )[a-z]+/", block.text)) <= set(LAYOUT), "unknown names"
-        assert all(name in block.text for name in LAYOUT)
+        folders = {}
+        for line in block.text.splitlines():
+            indent, name = len(line) - len(line.lstrip()), line.split()[0]
+            folders[indent] = name
+            if name != "...":
+                path = "/".join(folders[depth].rstrip("/") for depth in sorted(folders) if depth < indent) + "/" + name.rstrip("/")
+                assert list(self.vault.folder.glob(re.sub("<[a-z0-9]+>", "*", path.lstrip("/")))), path
+                folders = {depth: folders[depth] for depth in folders if depth <= indent}
         return block.text
 
     def run_record(self, block):
@@ -122,11 +128,6 @@ class Runner:
     def run_decide(self, block):
         return self._each(block, check_decide)
 
-
-#: The names of a vault, as section 2 shows them.
-LAYOUT = (
-    "memory/", "MEMORY.md", "INDEX.md", "notes/", "history/", "journal/", "conflicts/", ".muniment/", "format.json",
-    "ledger/", "recovery/", "local/", "replica.json", "lock", "state.sqlite")
 
 GRAMMAR = {
     "key": engine.is_key,
@@ -216,8 +217,8 @@ def make_page(page, folder):
     runner = Runner(folder)
     made, late = {}, []
     for block in find_blocks(page):
-        if block.info == "record":
-            late.append(block)  # what commands further down append may stand further up
+        if block.info in ("record", "layout") or block.words[:1] == [".muniment/format.json"]:
+            late.append(block)  # what commands further down make may stand further up
         else:
             made[block.line] = runner.run(block)
     made.update((block.line, runner.run(block)) for block in late)

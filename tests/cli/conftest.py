@@ -109,14 +109,14 @@ class Project:
         """Record an entry and return its id."""
         return self.ok("journal", "--run", run, "--text", text, *words)["entry"]
 
-    def stage(self, run, key, text, *words):
+    def stage(self, run, key, text, *words, **options):
         """Stage a proposal that must not be refused; return its id."""
-        return self.ok("propose", "--run", run, "--key", key, "--text", text, *words)["proposal"]
+        return self.ok("propose", "--run", run, "--key", key, "--text", text, *words, **options)["proposal"]
 
-    def fact(self, run, key, text="A fact.", *words):
+    def fact(self, run, key, text="A fact.", *words, **options):
         """Make a new subject, of tier 2 unless ``words`` say another, that is accepted at once; return the proposal's id."""
         tier = () if "--tier" in words else ("--tier", "2")
-        return self.ok("propose", "--run", run, "--key", key, "--new-subject", "--text", text, "--now", *tier, *words)["proposal"]
+        return self.stage(run, key, text, "--new-subject", "--now", *tier, *words, **options)
 
     def owned(self, run, key, text="The owner's word.", *words):
         """Make a new subject that the owner said; return the proposal's id."""

@@ -257,9 +257,10 @@ def test_stale_then_sync(cli, project):
 def test_other_keys_are_not_stale(call, project):
     """What others did to another key refuses nothing."""
     mine, other = project.start("codex"), project.start("claude")
-    project.fact(other, "a.c")
     project.fact(mine, "a.b")
-    assert project.call("propose", "--run", mine, "--key", "a.c", "--text", "x").code == (3, "stale")
+    project.fact(other, "a.c")
+    assert call("propose", "--run", mine, "--key", "a.b", "--text", "x").status == 0
+    assert call("propose", "--run", mine, "--key", "a.c", "--text", "x").code == (3, "stale")
 
 
 def test_own_move_is_not_stale(call, project):
