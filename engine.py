@@ -2594,8 +2594,17 @@ class State:
     def history(self, key: str, page: int) -> list[Any]:
         """Return one page of a key's past generations, oldest first."""
         also = " AND NOT (standing=1 AND covered=0)" if self._is_present(key) else ""
-        return self._claims_where("key=? AND made IS NOT NULL%s ORDER BY made, seq, tag LIMIT ? OFFSET ?" % also,
-                                  key, PAGE_ITEMS, (page - 1) * PAGE_ITEMS)
+        return [_claim(row) for row in self._page(
+            _CLAIM_SQL + "WHERE key=? AND made IS NOT NULL" + also, "made", key, self.count_history(key), page)]
+
+    def _page(self, sql: str, when: str, name: str, total: int, page: int) -> list[Any]:
+        """Return one page of the rows of a name in the order of time, reached from the nearer end."""
+        first = (page - 1) * PAGE_ITEMS
+        size = max(0, min(PAGE_ITEMS, total - first))
+        after = total - first - size
+        if first <= after:
+            return self.rows(sql + " ORDER BY %s, seq, tag LIMIT ? OFFSET ?" % when, name, size, first)
+        return self.rows(sql + " ORDER BY %s DESC, seq DESC, tag DESC LIMIT ? OFFSET ?" % when, name, size, after)[::-1]
 
     def has_card(self, key: str) -> bool:
         """Tell whether values of a key ever stood beside each other."""
@@ -2607,7 +2616,7 @@ class State:
 
     def answers(self, key: str, page: int) -> list[Row]:
         """Return one page of a key's resolutions, oldest first."""
-        rows = self.rows("SELECT * FROM event WHERE key=? ORDER BY at, seq, tag LIMIT ? OFFSET ?", key, PAGE_ITEMS, (page - 1) * PAGE_ITEMS)
+        rows = self._page("SELECT * FROM event WHERE key=?", "at", key, self.count_answers(key), page)
         return [self._event(row) for row in rows]
 
     def _event(self, row: Any) -> Row:
@@ -2693,7 +2702,7 @@ class State:
 
     def entries(self, run: str, page: int) -> list[Row]:
         """Return one page of a run's entries, in order."""
-        rows = self.rows("SELECT * FROM entry WHERE run=? ORDER BY at, seq, tag LIMIT ? OFFSET ?", run, PAGE_ITEMS, (page - 1) * PAGE_ITEMS)
+        rows = self._page("SELECT * FROM entry WHERE run=?", "at", run, self.count_entries(run), page)
         return [dict(zip(_ENTRY_NAMES, row)) for row in rows]
 
     def find_entries(self, ref: str) -> list[str]:
@@ -3842,7 +3851,7 @@ def cmd_maintain(call: Call, args: Row) -> Result:
     memory = render_memory(residency)
     counts = [("tier%d-target" % t, state.tally("tier%d" % t)) for t in TIERS] + [
         ("uncurated-max", len(entries)), ("hot-bytes", len(memory.encode("utf-8"))), ("hot-lines", memory.count("\n"))]
-    limits = [{"name": name, "is": count, "limit": state.setting(name)} for name, count in counts]
+    limits: list[Row] = [{"name": name, "is": count, "limit": state.setting(name)} for name, count in counts]
     past = [limit["name"] for limit in limits if limit["is"] > limit["limit"]]
     result: Result = {
         "today": today[:10], "uncurated": [dict(zip(("id", "run", "at", "importance", "ref", "text"), row)) for row in entries[:most]],
@@ -3993,13 +4002,14 @@ def _replay_decisions(vault: Vault, state: State, tag: str, head: Body, body: Bo
         return subject_within(claims, facts, lambda tag, seq, at: seq <= look.get(tag, -1))
 
     made = {d["proposal"]: d for d in decide_all(state, [p for p in proposals if p], head["at"], find_subject)}
-    for said in body["decisions"]:
-        due = made.get(said["proposal"])
-        if due != said:
+    for said, proposal in zip(body["decisions"], proposals):
+        due, where = made.get(said["proposal"]), {"line": head["seq"] + 1, "record": format_id("V", head["seq"], tag)}
+        if due is None and not proposal:
+            report("notice", "unchecked-decision", vault.ledger(tag), "%s is in a ledger that is not here" % said["proposal"], **where)
+        elif due != said:
+            rule = "%s/%s" % (due["outcome"], due["reason"]) if due else "that its base must be here first"
             report("error", "false-decision", vault.ledger(tag), "%s was decided %s/%s, the rules say %s" % (
-                said["proposal"], said["outcome"], said["reason"],
-                "%s/%s" % (due["outcome"], due["reason"]) if due else "it cannot be decided here"),
-                line=head["seq"] + 1, record=format_id("V", head["seq"], tag))
+                said["proposal"], said["outcome"], said["reason"], rule), **where)
 
 
 def _check_rules(vault: Vault, state: State, report: Any) -> None:

@@ -55,7 +55,7 @@ class Runner:
 
     def run_console(self, block):
         said = []
-        for line in re.findall(r"^\$ .*(?:\\\n.*)*", block.text, re.MULTILINE):
+        for line in re.findall(r"^\$ (?:.*\\\n)*.*", block.text, re.MULTILINE):
             words = shlex.split(line[2:].replace("\\\n", " "))
             assert words[0] == "muniment", line
             status, out, err = self.vault.run(*words[1:])
@@ -99,7 +99,8 @@ class Runner:
         made = []
         for line in block.text.splitlines():
             example = json.loads(line)
-            made.append(json.dumps(check(dict(example)), ensure_ascii=False) + "\n")
+            checked = check(dict(example))
+            made.append((line if checked == example else json.dumps(checked, ensure_ascii=False)) + "\n")
             self.examples[block.info].append(example)
         return "".join(made)
 

@@ -48,11 +48,13 @@ class Reply:
     @property
     def data(self):
         """The object on standard output."""
+        assert self.out, self
         return json.loads(self.out)
 
     @property
     def error(self):
         """The object on standard error."""
+        assert self.err, self
         return json.loads(self.err)
 
     @property
