@@ -769,8 +769,8 @@ def encode_record(head: Body, body: Body) -> tuple[bytes, str]:
     return line, sha256(top)
 
 
-def decode_record(line: bytes) -> tuple[Body, Body, str]:
-    """Return (head, body, hash of the head) of one ledger line.
+def decode_record(line: bytes) -> tuple[Body, Body, str, str]:
+    """Return (head, body, the body's text, hash of the head) of one ledger line.
 
     Checks form, head and the body's hash and fields; raises BadRecord with the first fault. The chain is the
     caller's to check.
@@ -778,17 +778,17 @@ def decode_record(line: bytes) -> tuple[Body, Body, str]:
     cut = line.rfind(b',"head":{')
     if not line.startswith(b'{"body":') or cut < 0 or not line.endswith(b"}}\n"):
         raise BadRecord("bad-json", 'not of the form {"body":...,"head":...}')
-    text, top = line[8:cut], line[cut + 8:-2]
     try:
-        head, body = decode_head(top.decode("utf-8")), json.loads(text.decode("utf-8"))
+        text, top = line[8:cut].decode("utf-8"), line[cut + 8:-2].decode("utf-8")
+        head, body = decode_head(top), json.loads(text)
+    except BadRecord:
+        raise
     except (ValueError, RecursionError) as error:
-        if isinstance(error, BadRecord):
-            raise
         raise BadRecord("bad-json", str(error)) from None
     if sha256(text) != head["body"]:
         raise BadRecord("bad-hash", "the body is not the one that its head names")
     check_record(head["kind"], body)
-    return head, body, sha256(top)
+    return head, body, text, sha256(top)
 
 
 # == REDUCER == apply_record(state, record), decide(subject, proposal) == 450 ==
@@ -985,7 +985,7 @@ def _apply_run_open(state: Any, at: str, tag: str, seq: int, body: Body, text: s
     run = format_id("R", seq, tag)
     state.add_run(run, tag, seq, at, body, text)
     state.add_look(run, tag, seq, body["seen"])
-    for child in state.take_referrers(run):
+    for child in state.take_awaiting(run):
         _settle(state, child, True)
         state.show_again(child)
 
@@ -993,7 +993,7 @@ def _apply_run_open(state: Any, at: str, tag: str, seq: int, body: Body, text: s
 def _apply_journal(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
     entry = format_id("E", seq, tag)
     state.add_entry(entry, body["run"], tag, seq, at, body)
-    for child in state.take_referrers(entry):
+    for child in state.take_awaiting(entry):
         state.show_again(child)
 
 
@@ -1016,7 +1016,7 @@ def _add_claim(state: Any, claim: Any, body: Body, text: str) -> None:
             _await(state, claim, evidence, state.run_of_entry)
     if claim.run:
         _await(state, claim, claim.run, state.find_run)
-    late = state.take_referrers(claim.id)
+    late = state.take_awaiting(claim.id)
     if late:
         for child in late:
             _settle(state, child, child != claim.id)
@@ -1026,7 +1026,7 @@ def _add_claim(state: Any, claim: Any, body: Body, text: str) -> None:
 def _await(state: Any, claim: Any, target: str, find: Callable[[str], Any]) -> None:
     """See to it that the claim's views are rendered again when what they name of another ledger arrives."""
     if not target.endswith(claim.tag) and find(target) is None:
-        state.add_reference(claim.id, target, False)
+        state.add_awaited(claim.id, target)
 
 
 def _judge(state: Any, claim: Any) -> str | None:
@@ -1036,7 +1036,7 @@ def _judge(state: Any, claim: Any) -> str | None:
         other = state.find_claim(target)
         if other is None:
             missing = True
-            state.add_reference(claim.id, target, False)
+            state.add_awaited(claim.id, target)
             continue
         if other.key != claim.key:
             return "foreign-key"
@@ -1049,7 +1049,7 @@ def _judge(state: Any, claim: Any) -> str | None:
     if claim.imported:
         run = state.find_run(claim.run)
         if run is None:
-            state.add_reference(claim.id, claim.run, False)
+            state.add_awaited(claim.id, claim.run)
         elif not run["origin"]:
             return "not-imported"
     return None
@@ -1059,7 +1059,7 @@ def _settle(state: Any, claim_id: str, rejudge: bool = False) -> None:
     """Bring what is derived of one claim in line with every fact about it."""
     before = state.find_claim(claim_id)
     if before is None:
-        state.add_reference(claim_id, claim_id, False)  # settled when its record arrives
+        state.add_awaited(claim_id, claim_id)  # settled when its record arrives
         return
     facts = state.facts(claim_id)
     counted = [f for f in facts if not _parent_flaw(state, before, f)]
@@ -1074,7 +1074,9 @@ def _settle(state: Any, claim_id: str, rejudge: bool = False) -> None:
         state.drop_parent(claim_id, parent)
         _recover(state, parent)
     for parent in sorted(parents):
-        state.add_reference(claim_id, parent, True)
+        state.add_parent(claim_id, parent)
+        if state.find_claim(parent) is None:
+            state.add_awaited(claim_id, parent)
         _recover(state, parent, claim.standing)
 
 
@@ -1099,7 +1101,7 @@ def _parent_flaw(state: Any, claim: Any, fact: Any) -> str | None:
     for parent in fact.parents:
         other = state.find_claim(parent)
         if other is None:
-            state.add_reference(claim.id, parent, False)
+            state.add_awaited(claim.id, parent)
         elif other.tier == 1 or (other.trust == "confirmed" and 3 in (other.tier, claim.tier)):
             return "not-owner"
     return None
@@ -1170,6 +1172,7 @@ def _apply_setting(state: Any, at: str, tag: str, seq: int, body: Body, text: st
 
 
 def _apply_mark(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
+    state.add_event(format_id("M", seq, tag), "mark", tag, seq, at, body["run"], None, text)
     for marked, upto in body["upto"].items():
         state.add_mark(marked, upto)
 
@@ -1396,7 +1399,8 @@ def render_note(state: Any, key: str) -> str:
         if what:
             parts.append(_property(name, what))
     parts += ["---\n\n# %s\n\n" % key, _claim_text(claim, value), "\n%s.\n" % _said_of(state, claim)]
-    for title, text in (("Detail", value.get("detail")), ("Falsified by", value.get("falsifier")), ("Why", body.get("why"))):
+    for title, text in (("Detail", value.get("detail")), ("Falsified by", value.get("falsifier")), ("Why", body.get("why")),
+                        ("The owner's words", body.get("note"))):
         if text:
             parts.append("\n## %s\n\n%s" % (title, quoted(text)))
     if body.get("evidence"):
@@ -1405,8 +1409,8 @@ def render_note(state: Any, key: str) -> str:
         parts.append("\n## Links\n\n" + "".join("- [[notes/%s]]\n" % link for link in value["links"]))
     beside = subject.contenders() + subject.outranked()
     if beside:
-        parts.append("\n## Beside it\n\n")
-        parts += ["%s, %s:\n\n%s\n" % (c.id, _said_of(state, c), _claim_text(c, state.body(c.id)["value"])) for c in beside]
+        parts.append("\n## Beside it\n")
+        parts += ["\n%s, %s:\n\n%s" % (c.id, _said_of(state, c), _claim_text(c, state.body(c.id)["value"])) for c in beside]
     pages = [("earlier values", "history/" + key)] if state.count_history(key) else []
     pages += [("conflict", "conflicts/" + key)] if state.has_card(key) else []
     if pages:
@@ -1424,8 +1428,9 @@ def render_history(state: Any, key: str, page: int) -> str:
                                                  _said_of(state, claim)))
         if body["value"].get("detail"):
             parts.append("\nDetail:\n\n" + quoted(body["value"]["detail"]))
-        if body.get("why"):
-            parts.append("\nWhy:\n\n" + quoted(body["why"]))
+        for title, name in (("Why", "why"), ("The owner's words", "note")):
+            if body.get(name):
+                parts.append("\n%s:\n\n%s" % (title, quoted(body[name])))
         if body.get("evidence"):
             parts.append("\nEvidence:\n\n" + _evidence_lines(state, body["evidence"]))
     return seal("".join(parts))
@@ -1762,6 +1767,9 @@ def sync_folder(path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            error.filename = path
+            raise
         finally:
             os.close(descriptor)
 
@@ -1917,7 +1925,7 @@ def is_continued(vault: Vault, position: Position) -> bool:
         file.seek(position.start)
         line = file.read(position.offset - position.start)
     try:
-        return decode_record(line)[2] == position.tail
+        return decode_record(line)[3] == position.tail
     except BadRecord:
         return False
 
@@ -1940,13 +1948,13 @@ def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], 
             if not line.endswith(b"\n") and len(line) <= LINE_BYTES_MAX:
                 return  # torn, or being written
             try:
-                head, body, tail = _check_line(line, seq + 1, tail, unit, position, exact)
+                head, body, text, tail = _check_line(line, seq + 1, tail, unit, position, exact)
             except BadRecord as bad:
                 position.fault = {"path": vault.ledger(position.tag), "line": seq + 2, "kind": bad.fault, "detail": bad.detail,
                                   "record": "%d-%s" % (seq + 1, position.tag)}
                 return
             seq, start, offset = seq + 1, offset, offset + len(line)
-            unit.append((head, body, line[8:line.rfind(b',"head":{')].decode("utf-8")))
+            unit.append((head, body, text))
             if "unit" in head:
                 if limit and limit(head):
                     return
@@ -1957,11 +1965,11 @@ def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], 
 
 
 def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, str]], position: Position,
-                exact: bool) -> tuple[Body, Body, str]:
-    """Return head, body and head hash of the line, or raise BadRecord: sound, chained, in its unit, known here."""
+                exact: bool) -> tuple[Body, Body, str, str]:
+    """Return head, body, the body's text and head hash of the line, or raise BadRecord: sound, chained, in its unit, known here."""
     if len(line) > LINE_BYTES_MAX:
         raise BadRecord("too-long", "more than %d bytes" % LINE_BYTES_MAX)
-    head, body, tail = decode_record(line)
+    head, body, text, tail = decode_record(line)
     if head["seq"] != seq:
         raise BadRecord("bad-seq", "seq %d where %d is due" % (head["seq"], seq))
     if head["prev"] != prev:
@@ -1974,9 +1982,9 @@ def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, s
         raise BadRecord("bad-unit", "it ends a unit of %d, %d were read" % (head["unit"], len(unit) + 1))
     if not is_supported(head["kind"], body):
         raise BadRecord("unknown-kind", "%s: a newer engine wrote it" % head["kind"])
-    if exact and ('{"body":%s,"head":%s}\n' % (canonical(body), canonical(head))).encode("utf-8") != line:
+    if exact and canonical(body) != text:
         raise BadRecord("not-canonical", "the line is not in its one canonical form")
-    return head, body, tail
+    return head, body, text, tail
 
 
 def raise_fault(position: Position) -> None:
@@ -2012,6 +2020,8 @@ def append(held: Held, vault: Vault, position: Position, records: Sequence[tuple
     descriptor = os.open(path, flags, 0o600)
     try:
         try:
+            if new:
+                sync_folder(vault.ledgers)
             write_all(descriptor, data)
             os.fsync(descriptor)
         except OSError as error:
@@ -2021,8 +2031,6 @@ def append(held: Held, vault: Vault, position: Position, records: Sequence[tuple
         position.stamp = stamp_of(os.fstat(descriptor))
     finally:
         os.close(descriptor)
-    if new:
-        sync_folder(vault.ledgers)
     position.seq, position.tail, position.at, position.offset = seq, tail, at, start + len(data)
     position.start = position.offset - len(lines[-1])
     position.size = position.offset
@@ -2035,8 +2043,7 @@ def cut_torn(held: Held, vault: Vault, position: Position) -> Body:
     kept = keep_bytes(vault, torn)
     descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
     try:
-        os.ftruncate(descriptor, position.offset)
-        os.fsync(descriptor)
+        os.ftruncate(descriptor, position.offset)  # made durable by the append that records it
     finally:
         os.close(descriptor)
     position.size = position.offset
@@ -2101,7 +2108,7 @@ def hash_at(vault: Vault, position: Position, seq: int) -> str | None:
     with open(vault.ledger(position.tag), "rb") as file:
         for n, line in enumerate(file):
             try:
-                tail = decode_record(line)[2]
+                tail = decode_record(line)[3]
             except BadRecord:
                 return None
             if n == seq:
@@ -2143,8 +2150,9 @@ CREATE INDEX claim_held ON claim(at, seq, tag) WHERE outcome = 'held';
 CREATE TABLE fact(proposal TEXT, tag TEXT, seq INT, at TEXT, run TEXT, outcome TEXT, reason TEXT, parents TEXT, rests TEXT,
   PRIMARY KEY(proposal, tag, seq)) WITHOUT ROWID;
 CREATE INDEX fact_rests ON fact(rests) WHERE rests IS NOT NULL;
-CREATE TABLE reference(child TEXT, target TEXT, parent INT, PRIMARY KEY(child, target)) WITHOUT ROWID;
-CREATE INDEX reference_target ON reference(target);
+CREATE TABLE parent(child TEXT, id TEXT, PRIMARY KEY(child, id)) WITHOUT ROWID;
+CREATE INDEX parent_id ON parent(id);
+CREATE TABLE awaited(target TEXT, child TEXT, PRIMARY KEY(target, child)) WITHOUT ROWID;
 CREATE TABLE move(key TEXT, tag TEXT, seq INT, PRIMARY KEY(key, tag)) WITHOUT ROWID;
 CREATE INDEX move_seq ON move(tag, seq);
 CREATE TABLE verification(id TEXT PRIMARY KEY, at TEXT) WITHOUT ROWID;
@@ -2214,10 +2222,13 @@ class State:
         self._changed: set[str] = set()  # claims of which the database has an older row
         self._facts: dict[str, list[Any]] = {}  # all that was said of claims that were added since the last flush
         self._pending: dict[str, list[Any]] = {}  # statement -> rows that wait for it
+        self._moves: dict[tuple[str, str], int] = {}  # (key, tag) -> the last seq that moved it, not written yet
+        self._awaited: dict[str, set[str]] = {}  # id that is not here -> the claims that speak of it
         self._touched: dict[str, list[Any]] = {}
         self._pages: dict[str, Any] = {}
         self._deltas: dict[str, int] = {}
-        self._stale_views = False
+        self._stale: list[tuple[str, str, int]] = []  # views to render, not written yet
+        self._all_stale = False
 
     def one(self, sql: str, *values: Any) -> Any:
         """Return the first row of a query, or None."""
@@ -2228,6 +2239,8 @@ class State:
         """Read what every command needs: the newest time, and how far each ledger was folded."""
         self._reset()
         self.meta = dict(self.db.execute("SELECT name, value FROM meta"))
+        for target, child in self.db.execute("SELECT target, child FROM awaited"):
+            self._awaited.setdefault(target, set()).add(child)
         for row in self.db.execute("SELECT * FROM ledger"):
             fault = json.loads(row[8]) if row[8] else None
             tag, seq, tail, at, start, offset, size, stamp = row[:8]
@@ -2273,14 +2286,14 @@ class State:
         ending = self.db.execute("SELECT at FROM ending WHERE run=?", (run,)).fetchone()
         self.db.execute("INSERT INTO run VALUES(?,?,?,?,?,?,?,?,?)", (
             run, tag, seq, at, body["actor"], body.get("session"), "origin" in body, body.get("dated"), ending and ending[0]))
-        self._add_event(run, "run-open", tag, seq, at, run, None, text)
+        self.add_event(run, "run-open", tag, seq, at, run, None, text)
         self._pages.setdefault(run, None)
         self._count("runs", 1)
         self._count("open", 0 if ending else 1)
 
     def add_ending(self, run: str, at: str, seq: int, tag: str, body: Body, text: str) -> None:
         """A close; the first of a run's counts."""
-        self._add_event(format_id("Q", seq, tag), "run-close", tag, seq, at, run, None, text)
+        self.add_event(format_id("Q", seq, tag), "run-close", tag, seq, at, run, None, text)
         first = self.db.execute("SELECT at, seq, tag FROM ending WHERE run=?", (run,)).fetchone()
         if first is None or (at, seq, tag) < first:
             self.db.execute("INSERT OR REPLACE INTO ending VALUES(?,?,?,?,?,?,?)",
@@ -2321,26 +2334,31 @@ class State:
         if fact.proposal in self._facts:
             self._facts[fact.proposal].append(fact)
 
-    def add_reference(self, child: str, target: str, parent: bool) -> None:
-        """That a claim names another: as what it replaces (``parent``), or before that one's record is there."""
-        self.db.execute("INSERT INTO reference VALUES(?,?,?) ON CONFLICT DO UPDATE SET parent=max(parent, excluded.parent)",
-                        (child, target, parent))
+    def add_parent(self, child: str, parent: str) -> None:
+        """That a claim replaces another."""
+        self._put("INSERT OR IGNORE INTO parent VALUES(?,?)", child, parent)
 
-    def drop_parent(self, child: str, target: str) -> None:
+    def drop_parent(self, child: str, parent: str) -> None:
         """Take back that a claim replaces another: what said so counts for nothing."""
-        self.db.execute("DELETE FROM reference WHERE child=? AND target=?", (child, target))
+        self._save()
+        self.db.execute("DELETE FROM parent WHERE child=? AND id=?", (child, parent))
 
-    def take_referrers(self, target: str) -> list[str]:
-        """Return the claims that spoke of ``target`` before its record was there."""
-        found = [row[0] for row in self.db.execute("SELECT child FROM reference WHERE target=? ORDER BY child", (target,))]
-        if found:
-            self.db.execute("DELETE FROM reference WHERE target=? AND parent=0", (target,))
-            self._facts.pop(target, None)  # some may have come before it
-        return found
+    def add_awaited(self, child: str, target: str) -> None:
+        """That a claim speaks of what is not here yet."""
+        self._awaited.setdefault(target, set()).add(child)
+        self.db.execute("INSERT OR IGNORE INTO awaited VALUES(?,?)", (target, child))
+
+    def take_awaiting(self, target: str) -> list[str]:
+        """Return the claims that spoke of ``target`` before its record was here."""
+        if target not in self._awaited:
+            return []
+        self.db.execute("DELETE FROM awaited WHERE target=?", (target,))
+        self._facts.pop(target, None)  # some may have come before it
+        return sorted(self._awaited.pop(target))
 
     def add_move(self, key: str, tag: str, seq: int) -> None:
         """That a record moved a key's frontier."""
-        self._put("INSERT INTO move VALUES(?,?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)", key, tag, seq)
+        self._moves[key, tag] = max(seq, self._moves.get((key, tag), -1))
 
     def add_verification(self, claim: str, key: str, at: str) -> None:
         """That a touch with evidence saw a generation."""
@@ -2350,8 +2368,8 @@ class State:
     def show_again(self, claim: str) -> None:
         """That something which a claim's views name has arrived."""
         found = self.find_claim(claim)
-        touched = self._touch(found.key)
-        if found.made:
+        if found.made:  # what is only staged or held is shown by no view
+            touched = self._touch(found.key)
             touched[2] = min(touched[2] or order(found), order(found))
 
     def add_fork(self, key: str) -> None:
@@ -2365,23 +2383,23 @@ class State:
 
     def add_revision(self, revision: str, tag: str, seq: int, at: str, run: str, text: str) -> None:
         """A revision."""
-        self._add_event(revision, "revision", tag, seq, at, run, None, text)
+        self.add_event(revision, "revision", tag, seq, at, run, None, text)
         self.meta["newest"] = max(at, self.meta.get("newest", ""))
 
     def add_resolution(self, resolution: str, tag: str, seq: int, at: str, key: str | None, text: str) -> None:
         """An answer of the owner."""
-        self._add_event(resolution, "resolution", tag, seq, at, None, key, text)
+        self.add_event(resolution, "resolution", tag, seq, at, None, key, text)
         self.meta["newest"] = max(at, self.meta.get("newest", ""))
         if key:
             self._touch(key)
 
     def add_setting(self, name: str, value: Any, at: str, seq: int, tag: str, text: str) -> None:
         """A setting; the latest counts."""
-        self._add_event(format_id("T", seq, tag), "setting", tag, seq, at, None, None, text)
+        self.add_event(format_id("T", seq, tag), "setting", tag, seq, at, None, None, text)
         self.db.execute("INSERT INTO setting VALUES(?,?,?,?,?) ON CONFLICT DO UPDATE SET value=excluded.value, at=excluded.at,"
                         " seq=excluded.seq, tag=excluded.tag WHERE (excluded.at, excluded.seq, excluded.tag) > (at, seq, tag)",
                         (name, value, at, seq, tag))
-        self._stale_views = True
+        self._all_stale = True
 
     def add_mark(self, tag: str, seq: int) -> None:
         """That entries up to a line are curated."""
@@ -2389,12 +2407,13 @@ class State:
 
     def add_recovery(self, recovery: str, tag: str, seq: int, at: str, body: Body, text: str) -> None:
         """A repair, or a view that was edited."""
-        self._add_event(recovery, "recovery", tag, seq, at, None, None, text)
+        self.add_event(recovery, "recovery", tag, seq, at, None, None, text)
         if body["what"] == "view":
             self.db.execute("INSERT INTO edit VALUES(?,?,?,?,?)", (recovery, at, body["path"], body["sha256"], body["size"]))
             self._count("edits", 1)
 
-    def _add_event(self, event: str, kind: str, tag: str, seq: int, at: str, run: str | None, key: str | None, text: str) -> None:
+    def add_event(self, event: str, kind: str, tag: str, seq: int, at: str, run: str | None, key: str | None, text: str) -> None:
+        """What `log` tells."""
         self._put("INSERT INTO event VALUES(?,?,?,?,?,?,?,?)", event, kind, tag, seq, at, run, key, text)
 
     def _put(self, sql: str, *values: Any) -> None:
@@ -2420,28 +2439,30 @@ class State:
         if newest != self.meta.get("day", ""):
             self.meta["day"] = newest
             self.db.execute("UPDATE subject SET expired=1 WHERE until IS NOT NULL AND expired=0 AND until<?", (newest,))
-            self._stale_views = True
+            self._all_stale = True
         deltas, self._deltas = self._deltas, {}
         self.db.executemany("INSERT INTO tally VALUES(?,?) ON CONFLICT DO UPDATE SET n=n+excluded.n",
                             [d for d in deltas.items() if not d[0].startswith("part:")])
         self.db.executemany("INSERT INTO part VALUES(?,?) ON CONFLICT DO UPDATE SET n=n+excluded.n",
                             [(name[5:], n) for name, n in deltas.items() if name.startswith("part:")])
         for run, first in pages.items():
-            last = count_pages(self.count_entries(run))
-            start = self._page_of("entry", "run", run, "at", first, self.count_entries(run), "") if first else last + 1
+            total = self.count_entries(run)
+            last = count_pages(total)
+            start = self._page_of("entry", "run", run, "at", first, total, "") if first and last > 1 else 1 if first else last + 1
             self._dirty("journal", run, (1, *range(start, last + 1)))
-        if keys or self._stale_views:
+        if keys or self._all_stale:
             self._dirty("memory", "", (1,))
         self.db.executemany("INSERT OR REPLACE INTO ledger VALUES(?,?,?,?,?,?,?,?,?,?,?)", [
             (p.tag, p.seq, p.tail, p.at, p.start, p.offset, p.size, p.stamp, json.dumps(p.fault) if p.fault else None,
              self._engines.get(p.tag), json.dumps(self.seen.get(p.tag, {}))) for p in self.positions.values()])
         self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?,?)", self.meta.items())
-        self._claims, self._facts, self._stale_views = {}, {}, False
+        self.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", self._stale)
+        self._claims, self._facts, self._stale, self._all_stale = {}, {}, [], False
 
     def _save(self) -> None:
         """Write what was added since: many rows by one statement, a claim once, however often it changed."""
         if self._new:
-            rows = [(*c._replace(base=" ".join(c.base), staged=" ".join(c.staged)), text)
+            rows = [(*c[:14], " ".join(c.base), " ".join(c.staged), *c[16:], text)
                     for c, text in ((self._claims[i], text) for i, text in self._new.items())]
             self.db.executemany("INSERT INTO claim VALUES(%s?)" % ("?," * len(Claim._fields)), rows)
             self._new = {}
@@ -2449,6 +2470,10 @@ class State:
             self.db.executemany("UPDATE claim SET outcome=?, made=?, standing=?, covered=?, flaw=? WHERE id=?", [
                 (c.outcome, c.made, c.standing, c.covered, c.flaw, c.id) for c in (self._claims[i] for i in self._changed)])
             self._changed = set()
+        if self._moves:
+            self.db.executemany("INSERT INTO move VALUES(?,?,?) ON CONFLICT DO UPDATE SET seq=max(seq, excluded.seq)",
+                                [(*moved, seq) for moved, seq in self._moves.items()])
+            self._moves = {}
         if self._pending:
             pending, self._pending = self._pending, {}
             for sql, rows in pending.items():
@@ -2465,6 +2490,7 @@ class State:
 
     def take_dirty(self, left: list[Any]) -> None:
         """Forget which views were to be rendered, but for those ``left``."""
+        self._save()
         self.db.execute("DELETE FROM dirty")
         self.db.executemany("INSERT INTO dirty VALUES(?,?,?)", left)
 
@@ -2474,7 +2500,7 @@ class State:
         return int(max(0, total - after) // PAGE_ITEMS + 1)
 
     def _dirty(self, kind: str, name: str, pages: Iterable[int]) -> None:
-        self.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", [(kind, name, page) for page in pages])
+        self._stale += [(kind, name, page) for page in pages]
 
     def _refresh(self, key: str, used: str, made: int, first: tuple[Any, ...] | None, forked: int) -> None:
         """Derive one subject's row from its frontier, and note which of its views change."""
@@ -2501,6 +2527,9 @@ class State:
         self._dirty("note", key, (1,))
         if card or had_card:
             self._dirty("card", key, {1, count_pages(self.count_answers(key))})
+        if present != bool(was_present):  # the frontier goes into the history, or comes out of it
+            moved = [order(c) for c in map(self.find_claim, {*frontier.split(), *ids.split()}) if c.made]
+            first = min([*moved, first] if first else moved, default=None)
         total = made - (len(subject.frontier) if present else 0)
         most = max(total, was_made - (len(frontier.split()) if was_present else 0))
         if first and most:
@@ -2531,12 +2560,12 @@ class State:
 
     def is_covered(self, claim: str) -> bool:
         """Tell whether a generation that stands replaces the claim, directly or through ones that do not stand."""
-        return self.one("SELECT 1 FROM reference r JOIN claim c ON c.id=r.child WHERE r.target=? AND r.parent=1 AND c.flaw IS NULL"
+        return self.one("SELECT 1 FROM parent p JOIN claim c ON c.id=p.child WHERE p.id=? AND c.flaw IS NULL"
                         " AND (c.standing=1 OR c.covered=1) LIMIT 1", claim) is not None
 
     def parents_of(self, claim: str) -> list[str]:
         """Return the ids that a claim replaces."""
-        return [row[0] for row in self.db.execute("SELECT target FROM reference WHERE child=? AND parent=1", (claim,))]
+        return [row[0] for row in self.rows("SELECT id FROM parent WHERE child=?", claim)]
 
     def is_rested(self, claim: str, run: str | None) -> bool:
         """Tell whether the `same` of another run rests on the claim."""
@@ -2943,9 +2972,7 @@ class Work:
             self.state.begin()
         except sqlite3.DatabaseError as error:  # the records are durable: the fold in memory serves the rest of this command
             self.warnings.append("the cache %s could not be written: %s" % (self.vault.cache, error))
-            self.state = fold_fresh(self.vault)
-            self.call.states.append(self.state)
-            self.state.begin()
+            self._serve_from_memory()
         if self.records:
             self.position = self.state.positions[self.position.tag]
             try:
@@ -2957,7 +2984,18 @@ class Work:
     def commit(self) -> None:
         """Append what was added as one unit, and bring cache, tail and views in line. On return it is durable."""
         self.save()
-        write_views(self)
+        try:
+            write_views(self)
+        except (sqlite3.DatabaseError, OSError) as error:  # the records are durable; the views stay noted as stale
+            self.warnings.append("the views could not be brought in line: %s" % error)
+            self.records = []
+            self._serve_from_memory()
+
+    def _serve_from_memory(self) -> None:
+        """Go on with a fold in memory, where the cache refuses: what was committed to it stays, and is brought in line later."""
+        self.state = fold_fresh(self.vault)
+        self.call.states.append(self.state)
+        self.state.begin()
 
 
 def _state_in_line(vault: Vault) -> State:
@@ -3810,7 +3848,7 @@ def _apply_line(work: Work, run: Row, number: int, line: str) -> Row:
         if unknown:
             raise Usage("bad-operation", "%s has no %s" % (does, quote(unknown[0])), "it has %s" % ", ".join(OPERATIONS[does]))
         row["do"] = does
-        op = {name: value for name, value in op.items() if value is not None}
+        op = {name: value for name, value in op.items() if value is not None and value != []}  # an empty list says nothing
         if does == "journal":
             row["entry"] = _journal(work, run, op)
         elif does == "propose":
@@ -3911,7 +3949,7 @@ def cmd_doctor(call: Call, args: Row) -> Result:
     state, records = _check_ledgers(vault, report, _schemas(args["schema"], args["strict"]))
     call.states.append(state)
     checked = time.monotonic()
-    _check_cache(vault, state, report)
+    _check_cache(call, vault, state, report)
     views = _check_views(vault, state, report)
     doors = _check_doors(vault, state, report)
     _check_files(vault, report)
@@ -3958,7 +3996,7 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
         for head, body, text in unit:
             seen[tag].update(body.get("seen", {}))
             if head["kind"] == "revision":
-                _replay_decisions(vault, state, tag, head, body, dict(seen[tag], **{tag: head["seq"] - 1}), report)
+                _replay_decisions(vault, state, tag, head, body, dict(seen[tag], **{tag: head["seq"] - 1}), done, report)
             apply_record(state, tag, head, body, text)
             for message in schema({"head": head, "body": body}) if schema else ():
                 report("error", "schema", vault.ledger(tag), message, line=head["seq"] + 1)
@@ -3980,6 +4018,8 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
 
 def _next_ledger(streams: dict[str, Any], seen: dict[str, dict[str, int]], done: dict[str, int]) -> str:
     """Return the ledger whose next unit has read no more of others than was folded, the earliest first."""
+    if len(streams) == 1:
+        return next(iter(streams))
     waiting = []
     for tag, (_, unit) in streams.items():
         if unit:
@@ -3991,12 +4031,16 @@ def _next_ledger(streams: dict[str, Any], seen: dict[str, dict[str, int]], done:
     return min(waiting)[2]
 
 
-def _replay_decisions(vault: Vault, state: State, tag: str, head: Body, body: Body, look: dict[str, int], report: Any) -> None:
-    """Report each decision of a revision that `decide` would not have made of what the revision had seen."""
+def _replay_decisions(vault: Vault, state: State, tag: str, head: Body, body: Body, look: dict[str, int], done: dict[str, int],
+                      report: Any) -> None:
+    """Report each decision of a revision that `decide` would not have made of what the revision had seen, its ``look``.
+
+    ``done`` is how far each ledger was folded before its unit.
+    """
     proposals = [state.find_claim(d["proposal"]) for d in body["decisions"]]
 
     def find_subject(key: str) -> Subject:
-        if not state.has_moved(key, look):
+        if all(upto <= look.get(other, -1) for other, upto in done.items()) or not state.has_moved(key, look):
             return state.subject(key)
         claims, facts = state.records_of(key)
         return subject_within(claims, facts, lambda tag, seq, at: seq <= look.get(tag, -1))
@@ -4016,7 +4060,10 @@ def _check_rules(vault: Vault, state: State, report: Any) -> None:
     """Report every record that counts for nothing by the rules of PROTOCOL section 5."""
     for claim, tag, seq, flaw in state.rows("SELECT id, tag, seq, flaw FROM claim WHERE flaw IS NOT NULL ORDER BY id"):
         report("error", flaw, vault.ledger(tag), "%s counts for nothing" % claim, line=seq + 1, record=claim)
-    for (proposal,) in state.rows("SELECT DISTINCT proposal FROM fact WHERE outcome IN ('accepted', 'withdrawn') ORDER BY 1"):
+    suspects = state.rows(  # an only fact that became the claim's outcome was counted, so nothing is wrong with it
+        "SELECT DISTINCT f.proposal FROM fact f JOIN claim c ON c.id=f.proposal WHERE f.outcome IN ('accepted', 'withdrawn') AND"
+        " (c.outcome<>f.outcome OR 1<(SELECT count(*) FROM fact g WHERE g.proposal=f.proposal AND g.outcome=f.outcome)) ORDER BY 1")
+    for (proposal,) in suspects:
         claim = state.find_claim(proposal)
         for fact in state.facts(proposal) if claim else ():
             flaw = find_flaw(state, claim, fact)
@@ -4024,8 +4071,9 @@ def _check_rules(vault: Vault, state: State, report: Any) -> None:
                 report("error", flaw, vault.ledger(fact.tag), "what it says of %s counts for nothing" % proposal, line=fact.seq + 1)
 
 
-def _check_cache(vault: Vault, state: State, report: Any) -> None:
+def _check_cache(call: Call, vault: Vault, state: State, report: Any) -> None:
     cached = open_cache(vault)
+    call.states += [cached] if cached else []
     if cached is None:
         report("notice", "no-cache", vault.cache, "there is no cache that can be read; the next command makes one")
     elif not is_in_line(cached, vault):
@@ -4112,7 +4160,7 @@ def _check_files(vault: Vault, report: Any) -> None:
             path = os.path.join(folder, name)
             if os.path.islink(path):
                 target = os.path.realpath(path)
-                if os.path.commonpath((target, vault.root)) != vault.root:
+                if not target.startswith(vault.root + os.sep):
                     report("warning", "link-outside", path, "it leads out of the vault, to %s" % target)
             elif os.name == "posix" and os.lstat(path).st_mode & 0o022:
                 report("warning", "writable-by-others", path, "its group or everyone may write it")
