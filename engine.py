@@ -1527,8 +1527,8 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[
     others = [d for d in residency.hot if d["tier"] != 1]
     parts = [
         ["run %s (%s)" % (run["id"], run["actor"]),
-         "next: journal --run %s --text T | propose --run %s --key K --text T | close --run %s --outcome success --summary T"
-         % (run["id"], run["id"], run["id"])],
+         *("  %s" % (command % run["id"]) for command in (
+             "journal --run %s --text T", "propose --run %s --key K --text T", "close --run %s --outcome success --summary T"))],
         _within(["note: " + line for line in notes], 700),
         _within(["", "Changed since %s last closed a run:" % run["actor"]] + [_brief_line(d) for d in changes["doors"]]
                 + ["> %s: closed" % key for key in changes["closed"]], 1_800) if changes["doors"] or changes["closed"] else [],

@@ -6,8 +6,9 @@
 Makes a clean environment, installs the checkout into it, grows one vault for each size, and
 prints Markdown tables. A run of a grown vault has two journal entries and two proposals: one
 changes the one subject that every run changes, the other is a new subject in two of three
-runs and changes an earlier one else. Every time is of a whole process, the median of the
-repeats. Before each measured command the floor is measured: the same Python importing
+runs and changes an earlier one else. Texts are long enough that 100 runs fill MEMORY.md, so
+that the vaults differ in their history alone. Every time is of a whole process, the median of
+the repeats. Before each measured command the floor is measured: the same Python importing
 argparse, json, hashlib and sqlite3 and doing nothing, so that drift of the machine hits both.
 
 The figures are of one run on one machine. They prove nothing elsewhere; the ratios travel.
@@ -36,6 +37,7 @@ COMMANDS = ("start", "journal", "propose", "propose new", "sync", "close", "reca
 FOCUS = "project.focus"
 #: A kept vault is measured in place, so each measuring adds runs; smaller ones are grown anew.
 KEPT_RUNS_MIN = 2_000
+TEXT_WORDS = 60
 APPLY_OPERATIONS = 10_000
 #: Runs one command of the engine in this process and says what it opened and synced.
 PROBE = """
@@ -127,7 +129,7 @@ def words(dice: random.Random, count: int) -> str:
 
 def propose(run: str, key: str, new: bool, dice: random.Random, tier: int) -> dict[str, Any]:
     """Return the arguments of a `propose`."""
-    return {"run": run, "key": key, "text": "%s, %d." % (words(dice, 12), dice.randrange(10**6)), "tier": tier if new else None,
+    return {"run": run, "key": key, "text": "%s, %d." % (words(dice, TEXT_WORDS), dice.randrange(10**6)), "tier": tier if new else None,
             "new_subject": True if new else None, "now": False}
 
 
@@ -214,7 +216,7 @@ def operations(count: int, seed: int = 2) -> str:
         new = n % 2 == 0
         if new:
             keys.append("%s.item-%d" % (dice.choice(AREAS), n))
-        line = {"do": "propose", "key": keys[-1] if new else dice.choice(keys), "text": "%s, %d." % (words(dice, 12), n),
+        line = {"do": "propose", "key": keys[-1] if new else dice.choice(keys), "text": "%s, %d." % (words(dice, TEXT_WORDS), n),
                 "evidence": ["N:%d" % n]}
         lines.append(dict(line, tier=2, new_subject=True) if new else line)
     return "".join(json.dumps(line) + "\n" for line in lines)
@@ -307,6 +309,8 @@ def main() -> None:
                 started = time.monotonic()
                 grow(engine, vault, size)
                 print("grew %d runs in %.0f s" % (size, time.monotonic() - started), file=sys.stderr)
+            else:
+                load_engine(engine).main(["rebuild", "--vault", vault])  # another engine's cache and views may be there
         bench = Bench(programs, engine)
         for n in range(args.repeats + 1):
             for size, vault in vaults.items():

@@ -77,10 +77,11 @@ class Fault:
         real = getattr(os, name)
 
         def wrapped(first, *args, **named):
-            if name == "open" and not (args[0] if args else named["flags"]) & WRITING:
-                return real(first, *args, **named)
             path = str(args[0] if name in ("replace", "rename") else self.paths.get(first, first))
-            result = self.call(name, path, lambda *given: real(*given, **named), first, *args)
+            if name == "open" and not (args[0] if args else named["flags"]) & WRITING:
+                result = real(first, *args, **named)
+            else:
+                result = self.call(name, path, lambda *given: real(*given, **named), first, *args)
             if name == "open":
                 self.paths[result] = path
             return result

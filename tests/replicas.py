@@ -105,10 +105,29 @@ class Chance:
         return hashlib.sha512(b"%d %d" % (self.seed, self.count)).digest()[:size]
 
 
+#: Every database that was opened here and not yet closed.
+OPENED = []
+
+
+def open_state():
+    """Return an empty cache in memory."""
+    state = engine.create_cache(Place(), ":memory:")
+    OPENED.append(state)
+    state.begin()
+    return state
+
+
+def close_all():
+    """Close every database that was opened here."""
+    while OPENED:
+        OPENED.pop().close()
+
+
 class World:
-    """Ledgers by tag, each a list of Units, and the replicas that write them."""
+    """Ledgers by tag, each a list of Units, and the replicas that write them. There is one at a time."""
 
     def __init__(self, count=1, skews=SKEWS_MS):
+        close_all()
         self.ledgers, self.tick, self.chance = {}, 0, Chance()
         self.replicas = [Replica(self, TAGS[2 * n:2 * n + 2], skews[n % len(skews)]) for n in range(count)]
 
@@ -129,20 +148,14 @@ class World:
         """Return the units of every ledger by tag, the first ``upto[tag]`` of each if given."""
         return {tag: units if upto is None else units[:upto.get(tag, 0)] for tag, units in self.ledgers.items()}
 
-    def close(self):
-        """Close every cache."""
-        for replica in self.replicas:
-            replica.state.close()
-
 
 class Replica:
     """One copy of the vault: its cache, its views as they would stand on disk, and its commands."""
 
     def __init__(self, world, tags, skew_ms):
         self.world, self.tags, self.writer, self.skew_ms = world, tags, tags[0], skew_ms
-        self.state = engine.create_cache(Place(), ":memory:")
+        self.state = open_state()
         self.files, self.folded, self.runs = residency_views(self.state), {}, []
-        self.state.begin()
         self.state.flush()
         self.state.commit()
 
@@ -226,8 +239,7 @@ def fold_units(state, units, flush=None):
 
 def fold_fresh(units, flush=None):
     """Return the fold of units in the given order, in memory."""
-    state = engine.create_cache(Place(), ":memory:")
-    state.begin()
+    state = open_state()
     fold_units(state, units, flush)
     state.flush()
     state.commit()

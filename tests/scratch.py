@@ -46,6 +46,7 @@ class Scratch:
 
     def __init__(self, folder, chance=None):
         self.folder = Path(os.path.realpath(folder))
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.chance = chance or Chance()
         self.now_ms = FIRST_MS - 1000
         self.vault = self.folder / "memory"

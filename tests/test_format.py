@@ -1,0 +1,271 @@
+"""The bytes of the format are pinned: an accidental change of a record or a view fails here.
+
+`tests/data/format-1*` hold what a scripted day in two copies of one vault writes. `python3 tests/test_format.py
+--write` makes them anew. A ledger's bytes must never change for the same commands while the format is 1; a view's
+bytes may, with a line in CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import scratch
+
+engine = scratch.engine
+DATA = Path(__file__).resolve().parent / "data"
+FIRST, SECOND = scratch.SCRATCH_TAGS[:2]
+LEDGERS = {FIRST: "format-1.jsonl", SECOND: "format-1-second.jsonl"}
+FORM, VIEWS, UNWRITTEN = "format-1.json", "format-1-views.txt", "format-1-unwritten.jsonl"
+#: What this engine writes: values of fields that the script must have made.
+WRITTEN = {
+    "how": {"close", "recovered"},
+    "answer": {"choose", "close", "text", "accept", "decline"},
+    "what": {"view", "torn"},
+    "op": {"set", "touch", "close"},
+    "trust": set(engine.TRUSTS),
+    "source": set(engine.SOURCES),
+    "reason": {"alone", "beside", "same", "touched", "unknown-key", "needs-owner"},
+    "outcome": {"accepted", "noop", "held", "success", "partial"},
+}
+#: Fields that only other engines write.
+READ_ONLY = {"origin", "dated", "imported", "edit", "lines", "targets", "files"}
+
+#: Bodies of kinds and variants that this engine takes and does not write.
+BODIES = (
+    ("run-open", {"actor": "codex", "seen": {}, "dated": "2025-03-01T09:00:00.000Z", "origin": {
+        "format": "chatlog", "name": "chat.sqlite", "id": "session-12", "sha256": "0" * 64}}),
+    ("journal", {"run": "R1-k7qdm2xw", "text": "Imported.", "importance": 1, "ref": "D1:3", "dated": "2025-03-01T09:00:00.000Z"}),
+    ("proposal", {"run": "R1-k7qdm2xw", "key": "a.b", "value": {"op": "set", "tier": 1, "kind": "rule", "text": "Ask first."}, "base": [],
+                  "staged": [], "depth": 1, "new_subject": True, "source": "legacy", "trust": "confirmed", "imported": True,
+                  "dated": "2025-03-01T09:00:00.000Z"}),
+    ("proposal", {"run": "R1-k7qdm2xw", "key": "a.b", "value": {"op": "close", "tier": 1}, "base": ["P3-k7qdm2xw", "S1-m3rtw9zh"],
+                  "staged": ["P4-k7qdm2xw"], "depth": 2, "new_subject": False, "source": "system", "trust": "working", "imported": True}),
+    ("run-close", {"run": "R1-k7qdm2xw", "outcome": "overflow", "summary": "Imported.", "how": "imported", "dated": "2025-03-01T09:00:00.000Z"}),
+    ("run-close", {"run": "R1-k7qdm2xw", "outcome": "fail", "summary": "The session ended.", "how": "lazy"}),
+    ("resolution", {"handle": "X-7f3a91", "answer": "adopt", "key": "a.b", "edit": "K9-k7qdm2xw", "parents": ["P3-k7qdm2xw"], "depth": 2,
+                    "seen": {}, "source": "user", "value": {"op": "set", "tier": 1, "kind": "rule", "text": "Ask twice."}}),
+    ("resolution", {"handle": "X-" + "7" * 64, "answer": "dismiss", "edit": "K9-k7qdm2xw", "parents": [], "depth": 0, "seen": {"m3rtw9zh": 4}}),
+    ("setting", {"name": "model.name", "value": "a line"}),
+    ("recovery", {"what": "restored", "path": ".muniment/ledger/k7qdm2xw.jsonl", "sha256": "0" * 64, "size": 0, "note": "From\na copy."}),
+    ("recovery", {"what": "loss", "path": ".muniment/ledger/k7qdm2xw.jsonl", "lines": [[3, 3], [5, 9]]}),
+    ("erase", {"targets": ["E3-k7qdm2xw", "P4-k7qdm2xw"], "files": ["0" * 64], "note": "A name."}),
+)
+
+
+def make_day(folder):
+    """Give the commands of a day in two copies of one vault; return both."""
+    one = scratch.Scratch(folder / "one")
+    one.ok("init", "--tracked")
+    codex = started(one, "codex")
+    claude = started(one, "claude", "--session", "chat 7")
+    one.ok("journal", "--run", codex, "--text", "The sandbox answers 504.\n\n> one call in ten \u2014 <b>%%\u200d", "--importance", "5", "--ref", "D1:3")
+    one.ok("journal", "--run", claude, "--text", "-", stdin=b"From outside.\r\nTwo lines.\n")
+    (one.folder / "detail.md").write_bytes("# Not a heading\r\n\r\n\t- [[x]] ^y\n\n".encode())
+    one.ok("propose", "--run", codex, "--key", "shop.next-step", "--tier", "2", "--new-subject", "--text", "Retry twice. [[x]] $$y$$",
+           "--importance", "4", "--status", "watch", "--until", "2026-12-01", "--detail-file", "detail.md", "--tag", "web/shop", "--tag", "pay",
+           "--link", "shop.db", "--why", "Measured.", "--evidence", "D1:3", "--evidence", "https://ci.example/7", "--measured", "1,2026-11-29,make test", "--now")
+    one.ok("propose", "--run", codex, "--key", "shop.db", "--tier", "1", "--kind", "decision", "--new-subject", "--text", "PostgreSQL 16.", "--now")
+    one.ok("resolve", handle(one, "shop.db"), "--choose", "accept", "--note", "Yes.\nPostgreSQL.", "--human-approved")
+    one.ok("propose", "--run", claude, "--key", "shop.mondays", "--tier", "3", "--new-subject", "--text", "Mondays fail.", "--falsifier", "A good Monday.",
+           "--confidence", "developing", "--evidence", "D1:3", "--source", "external", "--now")
+    one.ok("propose", "--run", claude, "--key", "shop.owner", "--tier", "1", "--new-subject", "--text", "Ada decides.", "--source", "user", "--trust", "confirmed", "--now")
+    one.ok("propose", "--run", claude, "--key", "shop.typo", "--tier", "2", "--text", "Held.", "--now")
+    one.ok("resolve", handle(one, "shop.typo"), "--choose", "decline", "--human-approved")
+    two = one.copy(folder / "two", scratch.Chance([SECOND]))
+    claude_two = started(two, "claude")
+    two.ok("propose", "--run", claude_two, "--key", "shop.next-step", "--text", "Use a queue.", "--clear", "detail", "--clear", "tags", "--now")
+    two.ok("propose", "--run", claude_two, "--key", "shop.mondays", "--op", "touch", "--evidence", "D1:3", "--now")
+    two.ok("propose", "--run", claude_two, "--key", "shop.lost", "--tier", "2", "--new-subject", "--text", "Staged by a run that is lost.")
+    one.ok("sync", "--run", codex)
+    one.ok("propose", "--run", codex, "--key", "shop.next-step", "--text", "Retry three times.", "--now")
+    one.take(two)
+    one.ok("sync", "--run", claude)
+    one.ok("sync", "--run", codex)
+    one.ok("propose", "--run", claude, "--key", "shop.next-step", "--text", "Use a queue.", "--clear", "detail", "--clear", "tags", "--now")
+    one.ok("resolve", handle(one, "shop.next-step"), "--text", "A queue, from January on.", "--note", "Mine.", "--measured", "0,2026-11-30,true", "--human-approved")
+    both_change(one, codex, claude, "shop.cache")
+    one.ok("resolve", handle(one, "shop.cache"), "--choose", "current", "--human-approved")
+    both_change(one, codex, claude, "shop.mail")
+    one.ok("resolve", handle(one, "shop.mail"), "--choose", "close", "--human-approved")
+    both_change(one, codex, claude, "shop.tax")
+    one.ok("withdraw", latest(one, "shop.tax"), "--run", claude)
+    both_change(one, codex, claude, "shop.open")
+    one.ok("propose", "--run", codex, "--key", "shop.done", "--tier", "2", "--new-subject", "--text", "Short.", "--now")
+    one.ok("propose", "--run", codex, "--key", "shop.done", "--op", "close", "--why", "Done.", "--now")
+    one.ok("propose", "--run", codex, "--key", "shop.sale", "--tier", "2", "--new-subject", "--text", "Prices are cut.", "--until", "2026-12-01", "--now")
+    one.ok("config", "hot-lines", "100", "--human-approved")
+    (one.vault / "MEMORY.md").write_bytes(b"Edited.\n")
+    with one.ledger().open("ab") as ledger:
+        ledger.write(b'{"body":{"importa')
+    one.ok("maintain", "--mark", "--run", codex)
+    two.take(one)
+    two.now_ms = one.now_ms + 3 * 86_400_000
+    two.ok("recover-run", "--run", codex, "--summary", "It was lost.", "--human-approved")
+    one.take(two)
+    one.ok("close", "--run", claude, "--outcome", "success", "--summary", "Done.\n\nAll of it.")
+    two.take(one)
+    two.ok("status")
+    return one, two
+
+
+def started(vault, actor, *more):
+    """Return the handle of a run that is opened."""
+    return vault.ok("start", "--actor", actor, *more).split()[1]
+
+
+def handle(vault, key):
+    """Return the handle of the question about a key."""
+    return re.search(r"^([CH]-[0-9a-f]{6}) ", vault.ok("review", key), re.MULTILINE)[1]
+
+
+def latest(vault, key):
+    """Return the id of the last value that stands beside the current one."""
+    return vault.json("recall", key)[1]["contenders"][-1]["id"]
+
+
+def both_change(vault, one, other, key):
+    """Let two runs make values of one key, neither having seen the other's."""
+    vault.ok("sync", "--run", one)
+    vault.ok("sync", "--run", other)
+    for run, text in ((one, "A."), (other, "B.")):
+        vault.ok("propose", "--run", run, "--key", key, "--tier", "2", "--new-subject", "--text", text)
+    vault.ok("sync", "--run", one)
+    vault.ok("sync", "--run", other)
+
+
+def views_of(vault):
+    """Return all views of a vault as one text."""
+    return "".join("==== %s\n%s" % item for item in vault.views().items())
+
+
+def unwritten_lines():
+    """Return the ledger lines of the bodies that this engine does not write."""
+    lines = []
+    for n, (kind, fields) in enumerate(BODIES, 1):
+        body = engine.make_body(kind, "%032x" % n, **fields)
+        head = {"at": "2026-11-30T08:12:45.%03dZ" % n, "kind": kind, "prev": "0" * 64, "seq": n, "unit": 1}
+        lines.append(engine.encode_record(head, body)[0])
+    return b"".join(lines)
+
+
+def make_files(folder):
+    """Return the bytes of every pinned file by its name."""
+    one, two = make_day(folder)
+    assert one.views() == two.views()
+    made = {name: two.ledger(tag).read_bytes() for tag, name in LEDGERS.items()}
+    made.update({FORM: (one.vault / ".muniment" / "format.json").read_bytes(), VIEWS: views_of(one).encode("utf-8"), UNWRITTEN: unwritten_lines()})
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return what the script makes now."""
+    folder = tmp_path_factory.mktemp("format")
+    return make_files(folder)
+
+
+@pytest.mark.parametrize("name", [*LEDGERS.values(), FORM, VIEWS, UNWRITTEN])
+def test_the_same_commands_make_the_same_bytes(name, made):
+    """Commands, clock and chance decide every byte of ledgers and views."""
+    assert made[name].decode("utf-8") == (DATA / name).read_bytes().decode("utf-8")
+
+
+@pytest.fixture
+def pinned(tmp_path):
+    """Return a vault that holds the pinned ledgers and nothing else."""
+    vault = scratch.Scratch(tmp_path)
+    for tag, name in LEDGERS.items():
+        vault.ledger(tag).parent.mkdir(parents=True, exist_ok=True)
+        vault.ledger(tag).write_bytes((DATA / name).read_bytes())
+    (vault.vault / ".muniment" / "format.json").write_bytes((DATA / FORM).read_bytes())
+    return vault
+
+
+def test_pinned_ledgers_give_the_pinned_views(pinned):
+    """Folding old ledgers afresh gives every view byte for byte, and nothing in them is found wrong."""
+    pinned.ok("rebuild")
+    assert views_of(pinned) == (DATA / VIEWS).read_bytes().decode("utf-8")
+    status, found = pinned.json("doctor")
+    assert (status, found["findings"]) == (0, [])
+
+
+def test_pinned_ledgers_can_be_written_on(pinned):
+    """A vault of old ledgers takes a new replica, whose first run has seen all of them."""
+    pinned.chance.tags = ["p4npy8vj"]
+    run = started(pinned, "codex")
+    pinned.ok("propose", "--run", run, "--key", "shop.open", "--text", "C.", "--now")
+    line = pinned.ledger("p4npy8vj").read_bytes().split(b"\n")[1]
+    ends = {tag: len((DATA / name).read_bytes().splitlines()) - 1 for tag, name in LEDGERS.items()}
+    assert engine.decode_record(line + b"\n")[1]["seen"] == ends
+
+
+def records_of(name):
+    """Return (head, body) of each line of a pinned file, decoded and encoded again."""
+    found = []
+    for line in (DATA / name).read_bytes().splitlines(keepends=True):
+        head, body, _ = engine.decode_record(line)
+        engine.check_record(head["kind"], body)
+        assert engine.encode_record(head, body)[0] == line
+        found.append((head, body))
+    return found
+
+
+def test_records_are_their_canonical_bytes():
+    """Every pinned line decodes, passes its kind's check and encodes to itself, those of other engines too."""
+    kinds = {head["kind"] for name in (*LEDGERS.values(), UNWRITTEN) for head, _ in records_of(name)}
+    assert kinds == set(engine.LETTERS)
+
+
+def test_the_script_writes_every_kind_and_field_that_this_engine_writes():
+    """No kind, field or word that the engine writes is missing from the pinned ledgers."""
+    records = [record for name in LEDGERS.values() for record in records_of(name)]
+    written = {head["kind"] for head, _ in records}
+    assert written == set(engine.LETTERS) - {"erase"}
+    for kind in written:
+        fields = {name for head, body in records if head["kind"] == kind for name in body}
+        assert fields >= {*engine.FIELDS[kind][0], *engine.FIELDS[kind][1]} - READ_ONLY - ({"note"} if kind == "recovery" else set()), kind
+    said = {}
+    for _, body in records:
+        for part in (body, body.get("value", {}), *body.get("decisions", ())):
+            for name, value in part.items() if isinstance(part, dict) else ():
+                said.setdefault(name, set()).add(value if isinstance(value, str) else None)
+    for name, words in WRITTEN.items():
+        assert said[name] >= words, name
+    values = {name for _, body in records if isinstance(body.get("value"), dict) for name in body["value"]}
+    assert values == {"op", "tier", "text", "detail", "until", "links", "tags", *(n for fields in engine.TIER_FIELDS.values() for n in fields)}
+
+
+def test_units_and_chain_are_whole():
+    """Each ledger starts from its vault and tag, and each line follows the one before."""
+    vault = json.loads((DATA / FORM).read_bytes())["vault"]
+    for tag, name in LEDGERS.items():
+        tail, open_unit = engine.first_prev(vault, tag), 0
+        for seq, line in enumerate((DATA / name).read_bytes().splitlines(keepends=True)):
+            head, _, after = engine.decode_record(line)
+            open_unit += 1
+            assert (head["seq"], head["prev"]) == (seq, tail)
+            if "unit" in head:
+                assert head["unit"] == open_unit
+                open_unit = 0
+            tail = after
+        assert open_unit == 0
+
+
+def main(words):
+    """Say which pinned files differ from what the script makes now, or write them."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in make_files(Path(folder)).items():
+            path = DATA / name
+            if "--write" in words:
+                path.write_bytes(data)
+            elif not path.exists() or path.read_bytes() != data:
+                sys.stdout.write("%s differs\n" % name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

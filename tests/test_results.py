@@ -1,0 +1,254 @@
+"""What commands print with --json is what the schemas in templates/schema say, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import scratch
+
+engine = scratch.engine
+SCHEMAS = scratch.ROOT / "templates" / "schema"
+pytestmark = pytest.mark.packages
+OPERATIONS = b"""{"do":"journal","text":"One.","ref":"D1:1"}
+{"do":"propose","key":"apply.a","tier":2,"new_subject":true,"text":"A.","evidence":["D1:1"]}
+{"do":"propose","key":"apply.a","text":"B."}
+{"do":"propose","key":"apply.b","tier":2,"text":"Unknown."}
+{"do":"journal","text":""}
+{"do":"jump"}
+{"do":"propose","key":"Bad Key"}
+{"do":"propose","key":"con"}
+
+not json
+{"do":"sync"}
+"""
+
+
+@pytest.fixture(scope="module")
+def check():
+    """Return the function that asserts that a value is what one schema says."""
+    import jsonschema
+    import referencing
+
+    found = [json.loads(path.read_text("utf-8")) for path in sorted(SCHEMAS.glob("*.json"))]
+    registry = referencing.Registry().with_resources((s["$id"], referencing.Resource.from_contents(s)) for s in found)
+    checks = {s["$id"].rsplit("/", 1)[1][:-5]: jsonschema.Draft202012Validator(s, registry=registry) for s in found}
+
+    def assert_valid(name, value):
+        errors = list(checks[name].iter_errors(value))
+        assert not errors, "%s: %s" % (name, "; ".join("%s %s" % (e.json_path, e.message[:300]) for e in errors[:3]))
+
+    assert_valid.checks = checks
+    return assert_valid
+
+
+class Checked(scratch.Scratch):
+    """A scratch vault that checks the result of every command that is given, and counts them."""
+
+    def __init__(self, folder, check):
+        super().__init__(folder)
+        self._check, self.seen = check, {}
+
+    def __call__(self, *words, exit_status=0, stdin=b""):
+        status, result = self.json(*words, stdin=stdin)
+        assert status == exit_status, (words, result)
+        name = "result-" + words[0] if status in (0, 4) or "errors" in result else "result-error"
+        self._check(name, result)
+        self.seen.setdefault(words[0], []).append(result)
+        return result
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory, check):
+    """Return a vault in which every command was given in several variants, each result checked."""
+    vault = Checked(tmp_path_factory.mktemp("results"), check)
+    vault("init")
+    vault("init", exit_status=3)
+    vault("status")
+    vault("log")
+    codex = vault("start", "--actor", "codex", "--session", "7")["run"]
+    assert vault("start", "--actor", "codex", "--session", "7")["resumed"]
+    claude = vault("start", "--actor", "claude")["run"]
+    vault("journal", "--run", codex, "--text", "An entry.", "--ref", "log-1", "--importance", "4")
+    vault("journal", "--run", codex, "--text", "\u202e", exit_status=3)
+    vault("journal", "--run", "R99-k7qdm2xw", "--text", "x", exit_status=3)
+    propose(vault, codex, claude)
+    owner(vault, codex, claude)
+    vault("apply", "--run", codex, "-", stdin=OPERATIONS, exit_status=4)
+    vault("apply", "--run", codex, "-", stdin=b'{"do":"journal","text":"Two."}\n{"do":"sync"}\n', exit_status=0)
+    vault("apply", "--run", codex, "-", "--atomic", stdin=OPERATIONS, exit_status=3)
+    vault("apply", "--run", codex, "-", stdin=b"\xff", exit_status=2)
+    read(vault, codex)
+    vault("config")
+    vault("config", "hot-lines", "50", "--human-approved")
+    vault("config", "hot-lines", "5", "--human-approved", exit_status=3)
+    vault("config", "nothing", exit_status=5)
+    vault("propose", "--run", codex, "--key", "left.staged", "--tier", "2", "--text", "Left.", "--new-subject")
+    vault.now_ms += 2 * 86_400_000
+    vault("review", "--all")
+    vault("maintain")
+    vault("maintain", "--most", "0")
+    vault("maintain", "--check")
+    vault("close", "--run", claude, "--outcome", "success", "--summary", "Nothing staged.")
+    vault("maintain", "--mark", "--run", codex)
+    vault("recover-run", "--run", codex, "--summary", "Lost.", exit_status=3)
+    vault("recover-run", "--run", codex, "--summary", "Lost.", "--human-approved")
+    vault("close", "--outcome", "fail", "--summary", "x", exit_status=3)
+    ended(vault)
+    return vault
+
+
+def propose(vault, codex, claude):
+    """Propose in every way."""
+    new = ("propose", "--run", codex, "--tier", "2", "--new-subject")
+    first = vault(*new, "--key", "shop.next", "--text", "A.", "--evidence", "log-1", "--measured", "0,2026-11-30,true", "--link", "shop.db",
+                  "--tag", "pay", "--until", "2026-12-01", "--why", "Because.", "--detail-file", "-", stdin=b"# Detail\n")
+    vault("withdraw", first["proposal"], "--run", codex)
+    vault("withdraw", first["proposal"], "--run", codex, exit_status=3)
+    vault(*new, "--key", "shop.next", "--text", "A.", "--until", "2026-12-01", "--now")
+    vault("propose", "--run", codex, "--key", "shop.nxt", "--tier", "2", "--text", "Typo.", "--now", exit_status=4)
+    vault("propose", "--run", codex, "--key", "shop.next", "--text", "B.", "--evidence", "nothing", exit_status=3)
+    vault("propose", "--run", codex, "--key", "Shop.Next", "--text", "B.", exit_status=3)
+    vault("propose", "--run", claude, "--key", "shop.next", "--text", "B.", exit_status=3)
+    vault("propose", "--run", codex, "--key", "shop.db", "--tier", "1", "--new-subject", "--text", "PostgreSQL.", "--now", exit_status=4)
+    vault("propose", "--run", codex, "--key", "shop.days", "--tier", "3", "--new-subject", "--text", "Mondays.", "--falsifier", "None.",
+          "--evidence", "https://ci.example/1", "--now")
+    vault("propose", "--run", codex, "--key", "shop.days", "--op", "touch", "--evidence", "log-1", "--now")
+    vault("propose", "--run", codex, "--key", "shop.gone", "--tier", "2", "--new-subject", "--text", "Short.", "--now")
+    vault("propose", "--run", codex, "--key", "shop.gone", "--op", "close", "--now")
+    vault("sync", "--run", claude)
+    for run, text in ((codex, "B."), (claude, "C.")):
+        vault("propose", "--run", run, "--key", "shop.next", "--text", text)
+    vault("sync", "--run", codex)
+    vault("sync", "--run", claude, exit_status=4)
+
+
+def owner(vault, codex, claude):
+    """Ask and answer every kind of question."""
+    vault("review")
+    vault("review", "shop.next")
+    vault("review", "shop.gone")
+    vault("review", "C-000000", exit_status=3)
+    vault("review", "no.such", exit_status=5)
+    conflict = vault("review", "shop.next")["questions"][0]
+    vault("review", conflict["handle"])
+    vault("recall", "shop.next")
+    vault("recall", "--prefix", "shop.")
+    vault("resolve", conflict["handle"], "--choose", "current", exit_status=3)
+    vault("resolve", conflict["handle"], "--choose", "P1-k7qdm2xw", "--human-approved", exit_status=3)
+    vault("resolve", conflict["handle"], exit_status=3, *("--choose", "x", "--text", "y"))
+    vault("resolve", conflict["whole"], "--choose", "current", "--note", "Yes.", "--measured", "0,2026-11-30,true", "--human-approved")
+    held = vault("review", "shop.db")["questions"][0]
+    vault("resolve", held["handle"], "--choose", "accept", "--human-approved")
+    vault("resolve", vault("review", "shop.nxt")["questions"][0]["handle"], "--choose", "decline", "--human-approved")
+    for key, answer in (("shop.x", ("--text", "Mine.")), ("shop.y", ("--choose", "close"))):
+        vault("sync", "--run", codex)
+        vault("sync", "--run", claude)
+        for run in (codex, claude):
+            vault("propose", "--run", run, "--key", key, "--tier", "2", "--new-subject", "--text", run)
+        vault("sync", "--run", codex)
+        vault("sync", "--run", claude, exit_status=4)
+        vault("resolve", vault("review", key)["questions"][0]["handle"], *answer, "--human-approved")
+
+
+def read(vault, codex):
+    """Ask what is known in every way."""
+    for key in ("shop.next", "shop.db", "shop.days", "shop.gone", "shop.y"):
+        vault("recall", key)
+        vault("recall", key, "--history")
+        vault("history", key)
+    vault("recall", "shop.next", "--at", "2026-11-30")
+    vault("recall", "shop.next", "--at", "1999-01-01", exit_status=5)
+    vault("recall", "shop.next", "--at", "someday", exit_status=3)
+    vault("recall", "no.such", exit_status=5)
+    vault("recall", "--prefix", "zz", exit_status=5)
+    vault("recall", exit_status=2)
+    vault("history", "shop.next", "--page", "7", exit_status=3)
+    events = vault("log", "--most", "1000")["events"]
+    assert {e["kind"] for e in events} >= {"run-open", "revision", "resolution"}
+    vault("log", "--run", codex, "--since", "2026-11-30")
+    for event in events:
+        if event["kind"] in ("revision", "resolution"):
+            vault("show", event["id"])
+    vault("show", events[-1]["id"], "--view")
+    vault("show", "V99-k7qdm2xw", exit_status=5)
+    vault("status")
+
+
+def ended(vault):
+    """Damage the vault in several ways, and have it proved and made again."""
+    vault("start", "--actor", "codex")
+    (vault.vault / "MEMORY.md").write_bytes(b"Edited.\n")
+    vault("doctor")
+    vault("doctor", "--strict", exit_status=7)
+    vault("status")
+    vault("review", "--all")
+    vault("rebuild")
+    vault("doctor", "--schema", "--fix")
+    vault("log", "--most", "1000")
+    run = vault("start", "--actor", "claude")["run"]
+    data = vault.ledger().read_bytes()
+    vault.ledger().write_bytes(b"claudf".join(data.rsplit(b"claude", 1)))
+    vault("status")
+    vault("journal", "--run", run, "--text", "x", exit_status=7)
+    vault("doctor", exit_status=7)
+    vault.ledger().write_bytes(data)
+    vault("doctor", "--fix")
+    vault("status", "--vault", "nowhere", exit_status=5)
+
+
+def test_every_command_has_results_that_fit(day):
+    """Each command of the table was given, with results that its schema takes."""
+    assert set(day.seen) == {c.name for c in engine.COMMANDS} - {"demo"}
+
+
+def test_every_command_has_a_schema(check):
+    """There is one schema for each command, and one for failures."""
+    names = {name for name in check.checks if name.startswith("result-")}
+    assert names == {"result-" + c.name for c in engine.COMMANDS} | {"result-error"}
+
+
+def test_the_demo_result_fits(tmp_path, check, capsys):
+    """`demo --json` says where the vault is and what its MEMORY.md holds."""
+    assert engine.main(["demo", "--json", "--in", str(tmp_path)]) == 0
+    check("result-demo", json.loads(capsys.readouterr().out))
+
+
+def walk(schema):
+    """Yield every schema inside a schema."""
+    if isinstance(schema, dict):
+        yield schema
+        for value in schema.values():
+            yield from walk(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from walk(value)
+
+
+@pytest.mark.parametrize("command", [c.name for c in engine.COMMANDS if c.name != "demo"])
+def test_results_are_closed_and_every_field_was_seen(day, check, command):
+    """No field may come or go unsaid: a result with one more is refused, and each field of the schema came up."""
+    schema = check.checks["result-" + command]
+    done = [r for r in day.seen[command] if "code" not in r]
+    assert done
+    for result in done:
+        assert list(schema.iter_errors(dict(result, unheard_of=1)))
+        for name in result:
+            less = {n: v for n, v in result.items() if n != name}
+            optional = ("warning", "nearest", "history", "edits", "answer")
+            assert name in optional or list(schema.iter_errors(less)), name
+    branches = schema.schema.get("oneOf", [schema.schema])
+    named = {name for branch in branches for name in branch["properties"]}
+    assert named <= {name for result in done for name in result}
+
+
+def test_protocol_names_every_field_of_a_result(day):
+    """Section 12 names each field of each result, a claim and a decided by their names."""
+    page = (scratch.ROOT / "PROTOCOL.md").read_text("utf-8").split("## 12. ")[1].split("## 13. ")[0]
+    shared = {"revision", "applied", "unchanged", "held", "beside", "changed"}
+    for command, results in day.seen.items():
+        text = page.split("### %s\n" % command)[1].split("\n### ")[0]
+        text = text.replace("as of `close`", page.split("### close\n")[1].split("\n### ")[0])
+        for result in results:
+            for name in () if "code" in result else result:
+                assert "`%s`" % name in text or (name in shared and "a decided" in text), (command, name)
