@@ -903,7 +903,7 @@ def held_handle(key: str, frontier: Iterable[str], proposal: str) -> str:
     return "H-" + sha256(canonical({"key": key, "frontier": sorted(frontier), "proposal": proposal}))
 
 
-def join_facts(claim: Any, facts: Iterable[Any], rested: bool) -> Any:
+def join_facts(claim: Any, facts: Sequence[Any], rested: bool) -> Any:
     """Return ``claim`` with what ``facts`` make of it, and its united parents.
 
     ``rested`` tells whether another run's `same` rests on it, so that a withdrawal counts for nothing. The
@@ -911,7 +911,7 @@ def join_facts(claim: Any, facts: Iterable[Any], rested: bool) -> Any:
     """
     outcomes, parents, made = {"staged"}, set(), None
     for fact in facts:
-        if _fact_flaw(claim, fact) or (fact.outcome == "withdrawn" and rested):
+        if _fact_flaw(claim, fact, facts) or (fact.outcome == "withdrawn" and rested):
             continue
         outcomes.add(fact.outcome)
         if fact.outcome == "accepted":
@@ -923,10 +923,11 @@ def join_facts(claim: Any, facts: Iterable[Any], rested: bool) -> Any:
     return claim._replace(outcome=outcome, made=made, standing=outcome == "accepted" and not claim.flaw), parents
 
 
-def _fact_flaw(claim: Any, fact: Any) -> str | None:
-    """Return why a fact about ``claim`` counts for nothing, as far as the claim alone shows it."""
-    if fact.outcome == "withdrawn" and (fact.run != claim.run or claim.trust == "confirmed"):
-        return "not-yours"
+def _fact_flaw(claim: Any, fact: Any, facts: Iterable[Any]) -> str | None:
+    """Return why one of the ``facts`` about ``claim`` counts for nothing, as far as the claim alone shows it."""
+    if fact.outcome == "withdrawn":
+        seen = any(f.outcome == "accepted" and f.tag == fact.tag and f.seq < fact.seq for f in facts)
+        return "not-yours" if fact.run != claim.run or (claim.trust == "confirmed" and seen) else None
     if fact.outcome != "accepted":
         return None
     if claim.op == "touch":
@@ -1109,7 +1110,7 @@ def _parent_flaw(state: Any, claim: Any, fact: Any) -> str | None:
 
 def find_flaw(state: Any, claim: Any, fact: Any) -> str | None:
     """Return the rule by which a fact counts for nothing, or None; for `doctor`."""
-    return _fact_flaw(claim, fact) or _parent_flaw(state, claim, fact)
+    return _fact_flaw(claim, fact, state.facts(claim.id)) or _parent_flaw(state, claim, fact)
 
 
 def _use(state: Any, claim: Any, fact: Any) -> None:

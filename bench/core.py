@@ -152,15 +152,17 @@ class Bench:
             raise SystemExit("core.py: %s: exit %d\n%s" % (" ".join(words), done.returncode, done.stderr.decode("utf-8", "replace")))
         return took, done.stdout.decode("utf-8")
 
-    def measure(self, mode: str, size: int, vault: str, n: int) -> None:
-        """Measure each everyday command once, on one run, each after the floor."""
+    def measure(self, mode: str, vaults: dict[int, str], n: int) -> None:
+        """Measure each everyday command once in every vault, each after the floor: what is compared is near in time."""
+        runs: dict[int, str] = {}
         for name, command in everyday(n):
-            words = [*self.modes[mode], *(w.format(run=self.run) if w == "{run}" else w for w in command), "--vault", vault]
-            self.floors[mode].append(self.clock([self.python, "-c", FLOOR])[0])
-            took, said = self.clock(words)
-            self.times.setdefault((mode, name, size), []).append(took)
-            if name == "start":
-                self.run = said.split()[1]
+            for size, vault in vaults.items():
+                words = [*self.modes[mode], *(runs[size] if w == "{run}" else w for w in command), "--vault", vault]
+                self.floors[mode].append(self.clock([self.python, "-c", FLOOR])[0])
+                took, said = self.clock(words)
+                self.times.setdefault((mode, name, size), []).append(took)
+                if name == "start":
+                    runs[size] = said.split()[1]
 
     def median_ms(self, mode: str, name: str, size: int) -> float:
         """Return the median of a command's times, in milliseconds."""
@@ -313,9 +315,8 @@ def main() -> None:
                 load_engine(engine).main(["rebuild", "--vault", vault])  # another engine's cache and views may be there
         bench = Bench(programs, engine)
         for n in range(args.repeats + 1):
-            for size, vault in vaults.items():
-                for mode in bench.modes:
-                    bench.measure(mode, size, vault, n)
+            for mode in bench.modes:
+                bench.measure(mode, vaults, n)
             if n == 0:  # the first of all brings bytecode and pages into memory
                 bench.times, bench.floors = {}, {mode: [] for mode in bench.modes}
         print("%s, Python %s, %d processors, engine.py of %d lines; medians of %d.\n" % (

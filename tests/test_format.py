@@ -208,7 +208,7 @@ def records_of(name):
     """Return (head, body) of each line of a pinned file, decoded and encoded again."""
     found = []
     for line in (DATA / name).read_bytes().splitlines(keepends=True):
-        head, body, _ = engine.decode_record(line)
+        head, body, *_ = engine.decode_record(line)
         engine.check_record(head["kind"], body)
         assert engine.encode_record(head, body)[0] == line
         found.append((head, body))
@@ -246,7 +246,7 @@ def test_units_and_chain_are_whole():
     for tag, name in LEDGERS.items():
         tail, open_unit = engine.first_prev(vault, tag), 0
         for seq, line in enumerate((DATA / name).read_bytes().splitlines(keepends=True)):
-            head, _, after = engine.decode_record(line)
+            head, _, _, after = engine.decode_record(line)
             open_unit += 1
             assert (head["seq"], head["prev"]) == (seq, tail)
             if "unit" in head:

@@ -262,7 +262,7 @@ def test_records_decode_encode_and_chain(page, run):
     lines = {}
     for block in find_blocks(page):
         for line in block.text.splitlines() if block.info == "record" else ():
-            head, body, tail = engine.decode_record(line.encode("utf-8") + b"\n")
+            head, body, _, tail = engine.decode_record(line.encode("utf-8") + b"\n")
             before = dict(head)
             assert engine.encode_record(head, body) == (line.encode("utf-8") + b"\n", tail)
             assert head == before
