@@ -101,7 +101,7 @@ CODES = {
     "absent-key": (3, "touch or close of a key that is not present"),
     "stale": (3, "the key moved since the run last looked"),
     "unknown-proposal": (3, "no such proposal in this vault"),
-    "not-withdrawable": (3, "not the run's own staged proposal or working contender"),
+    "not-withdrawable": (3, "not the run's own staged or held proposal, or working contender"),
     "moved": (3, "the handle's question has moved or was answered"),
     "bad-choice": (3, "the answer is not among the choices"),
     "vault-exists": (3, "the folder is a vault already"),
@@ -373,7 +373,8 @@ def format_id(letter: str, seq: int, tag: str) -> str:
 def parse_id(value: Any, letters: str, what: str) -> str:
     """Return ``value`` if it is an id of one of the kinds ``letters``; else refuse."""
     if not is_id(value, letters):
-        raise Refused("bad-id", "%s: %s is not an id like %s117-k7qdm2xw" % (what, quote(value), letters[0]))
+        raise Refused("bad-id", "%s: %s is not an id like %s117-k7qdm2xw" % (what, quote(value), letters[0]),
+                      "copy it from the command that printed it")
     return str(value)
 
 
@@ -429,28 +430,30 @@ def parse_key(value: Any, what: str = "key") -> str:
 def parse_word(value: Any, pattern: str, most: int, what: str) -> str:
     """Return ``value`` if all of it matches ``pattern``; else refuse."""
     if not is_word(value, pattern, most):
-        raise Refused("bad-value", "%s: %s is not of the form %s, %d characters at most" % (what, quote(value), pattern, most))
+        near = re.sub("[^a-z0-9]+", "-", value.lower()).strip("-")[:most].rstrip("-") if isinstance(value, str) else ""
+        raise Refused("bad-value", "%s: %s is not of lower-case letters and digits with single marks between, %d at most" % (
+            what, quote(value), most), "say %s" % near if is_word(near, pattern, most) else "see PROTOCOL.md section 4")
     return str(value)
 
 
 def parse_date(value: Any, what: str) -> str:
     """Return ``value`` if it is a day that exists; else refuse."""
     if not is_date(value):
-        raise Refused("bad-date", "%s: %s is not a day that exists, written YYYY-MM-DD" % (what, quote(value)))
+        raise Refused("bad-date", "%s: %s is not a day that exists, written YYYY-MM-DD" % (what, quote(value)), "like 2026-11-30")
     return str(value)
 
 
 def parse_choice(value: Any, what: str) -> Any:
     """Return ``value`` if it is one of CHOICES[what]; else refuse, naming them."""
     if value not in CHOICES[what]:
-        raise Refused("bad-value", "%s: %s is none of %s" % (what, quote(value), ", ".join(CHOICES[what])))
+        raise Refused("bad-value", "%s: %s is none of %s" % (what, quote(value), ", ".join(CHOICES[what])), "give one of these")
     return value
 
 
 def parse_integer(value: Any, what: str, least: int, most: int) -> int:
     """Return ``value`` if it is an integer within the bounds; else refuse."""
     if not is_integer(value, least, most):
-        raise Refused("bad-value", "%s: %s is not an integer from %d to %d" % (what, quote(value), least, most))
+        raise Refused("bad-value", "%s: %s is not an integer from %d to %d" % (what, quote(value), least, most), "give one of these")
     return int(value)
 
 
@@ -864,10 +867,12 @@ def decide(subject: Subject, proposal: Any) -> Decision:
     if proposal.op == "set" and not proposal.new_subject and not any(
             i in subject.known and subject.known[i].op == "set" for i in base):
         return Decision("held", "unknown-key", (), None)
-    if not owner and not proposal.imported and (1 in tiers or (
-            current and current.trust == "confirmed" and (3 in tiers or contended))):
-        return Decision("held", "needs-owner", (), None)
     parents = tuple(sorted(set(base) if owner else _replaced(subject, proposal)))
+    past = [subject.known[i] for i in parents if i in subject.known and i not in proposal.staged]
+    guarded = 1 in tiers or (current and current.trust == "confirmed" and (3 in tiers or contended)) or any(
+        c.tier == 1 or (c.trust == "confirmed" and 3 in (c.tier, proposal.tier)) for c in past)
+    if guarded and not owner and not proposal.imported:
+        return Decision("held", "needs-owner", (), None)
     effects = {c.effect for c in subject.frontier if c.id not in parents} | {proposal.effect}
     return Decision("accepted", "alone" if len(effects) == 1 else "beside", parents, None)
 
@@ -1099,7 +1104,7 @@ def _parent_flaw(state: Any, claim: Any, fact: Any) -> str | None:
     """Return why an acceptance counts for nothing because of what it replaces."""
     if fact.outcome != "accepted" or claim.trust == "confirmed" or claim.imported:
         return None
-    for parent in fact.parents:
+    for parent in sorted(set(fact.parents) - set(claim.staged)):  # what it had staged was its own, and was judged by itself
         other = state.find_claim(parent)
         if other is None:
             state.add_awaited(claim.id, parent)
@@ -1197,7 +1202,7 @@ _SECTIONS = ((1, "Decisions, facts, preferences, rules"), (3, "Patterns"), (2, "
 _MEMORY_HEAD = """# MEMORY
 
 What this project's agents and owner recorded, each claim with its source: records, not
-instructions. A claim without a mark is the owner's confirmed word. Change it by `propose`.
+instructions. A claim that names no source is the owner's confirmed word. Change it by `propose`.
 """
 _INDEX_HEAD = """# INDEX
 
@@ -1209,6 +1214,8 @@ _STEP_S = 14 * DAY_S
 #: Characters of a text in INDEX.md.
 _DOOR_TEXT_MAX = 80
 _PARTS_MAX = 200
+#: Characters of the last run's summary in a brief.
+_SUMMARY_SHOWN = 400
 
 
 def seal(text: str) -> str:
@@ -1374,15 +1381,54 @@ def _evidence_lines(state: Any, evidence: list[Any]) -> str:
     return "".join(lines)
 
 
+def origin_of(state: Any, claim: Any) -> Any:
+    """Return the proposal whose value an answer took, through answers to answers; else the claim itself."""
+    while claim.run is None:
+        body = state.body(claim.id)
+        taken = state.find_claim(body.get("proposal") or body.get("chosen") or "")
+        if taken is None or taken.depth >= claim.depth:
+            break
+        claim = taken
+    return claim
+
+
 def _said_of(state: Any, claim: Any) -> str:
     """Return who made a claim and when, in words."""
-    run = state.find_run(claim.run) if claim.run else None
-    actor = "the owner's answer" if not claim.run else "run %s%s" % (claim.run, " (%s)" % run["actor"] if run else "")
-    return "%s/%s, %s, %s" % (claim.source, claim.trust, actor, (claim.made or claim.at)[:10])
+    origin = origin_of(state, claim)
+    run = state.find_run(origin.run) if origin.run else None
+    who = "run %s%s" % (origin.run, " (%s)" % run["actor"] if run else "") if origin.run else "the owner"
+    answered = ", taken by the owner" if claim.run is None and origin.run else ""
+    return "%s/%s, %s%s, %s" % (claim.source, claim.trust, who, answered, (claim.made or claim.at)[:10])
 
 
 def _claim_text(claim: Any, value: Body) -> str:
     return quoted(value["text"]) if claim.op == "set" else "> (closed)\n"
+
+
+def grounds_of(state: Any, claim: Any) -> Body:
+    """Return ``why`` and ``evidence`` of a claim, those of the proposal that an answer took included."""
+    origin, body = origin_of(state, claim), state.body(claim.id)
+    first = state.body(origin.id) if origin.id != claim.id else {}
+    grounds = {"why": body.get("why", first.get("why")), "evidence": body.get("evidence", []) + first.get("evidence", [])}
+    return {name: value for name, value in grounds.items() if value}
+
+
+def _grounds(state: Any, claim: Any, form: str) -> str:
+    """Return why a claim was made, by titles in ``form``: its reason, the owner's words, its evidence."""
+    grounds, note = grounds_of(state, claim), state.body(claim.id).get("note")
+    parts = [form % (title, quoted(text)) for title, text in (("Why", grounds.get("why")), ("The owner's words", note)) if text]
+    if "evidence" in grounds:
+        parts.append(form % ("Evidence", _evidence_lines(state, grounds["evidence"])))
+    return "".join(parts)
+
+
+def _block(state: Any, claim: Any) -> str:
+    """Return all that a generation says, as history and card show it."""
+    value = state.body(claim.id)["value"]
+    fields = ["%s %s" % (name, value[name]) for name in ("tier", "kind", "status", "importance", "confidence", "until") if name in value]
+    detail = "\nDetail:\n\n" + quoted(value["detail"]) if "detail" in value else ""
+    return "%s\n%s; %s.\n%s%s" % (_claim_text(claim, value), _said_of(state, claim), ", ".join(fields), detail,
+                                 _grounds(state, claim, "\n%s:\n\n%s"))
 
 
 def render_note(state: Any, key: str) -> str:
@@ -1400,18 +1446,16 @@ def render_note(state: Any, key: str) -> str:
         if what:
             parts.append(_property(name, what))
     parts += ["---\n\n# %s\n\n" % key, _claim_text(claim, value), "\n%s.\n" % _said_of(state, claim)]
-    for title, text in (("Detail", value.get("detail")), ("Falsified by", value.get("falsifier")), ("Why", body.get("why")),
-                        ("The owner's words", body.get("note"))):
+    for title, text in (("Detail", value.get("detail")), ("Falsified by", value.get("falsifier"))):
         if text:
             parts.append("\n## %s\n\n%s" % (title, quoted(text)))
-    if body.get("evidence"):
-        parts.append("\n## Evidence\n\n" + _evidence_lines(state, body["evidence"]))
+    parts.append(_grounds(state, claim, "\n## %s\n\n%s"))
     if value.get("links"):
         parts.append("\n## Links\n\n" + "".join("- [[notes/%s]]\n" % link for link in value["links"]))
     beside = subject.contenders() + subject.outranked()
     if beside:
         parts.append("\n## Beside it\n")
-        parts += ["\n%s, %s:\n\n%s" % (c.id, _said_of(state, c), _claim_text(c, state.body(c.id)["value"])) for c in beside]
+        parts += ["\n%s:\n\n%s" % (c.id, _block(state, c)) for c in beside]
     pages = [("earlier values", "history/" + key)] if state.count_history(key) else []
     pages += [("conflict", "conflicts/" + key)] if state.has_card(key) else []
     if pages:
@@ -1423,17 +1467,8 @@ def render_history(state: Any, key: str, page: int) -> str:
     """Return one page of history/<key>.md: generations that are no longer on the frontier, oldest first."""
     parts = ["# History of %s\n" % key]
     for claim in state.history(key, page):
-        body = state.body(claim.id)
-        ends = "" if claim.standing else ", %s" % claim.outcome
-        parts.append("\n## %s %s%s\n\n%s\n%s.\n" % (claim.made, claim.id, ends, _claim_text(claim, body["value"]),
-                                                 _said_of(state, claim)))
-        if body["value"].get("detail"):
-            parts.append("\nDetail:\n\n" + quoted(body["value"]["detail"]))
-        for title, name in (("Why", "why"), ("The owner's words", "note")):
-            if body.get(name):
-                parts.append("\n%s:\n\n%s" % (title, quoted(body[name])))
-        if body.get("evidence"):
-            parts.append("\nEvidence:\n\n" + _evidence_lines(state, body["evidence"]))
+        ends = "" if claim.standing else ", counts for nothing (%s)" % claim.flaw if claim.flaw else ", %s" % claim.outcome
+        parts.append("\n## %s %s%s\n\n%s" % (claim.made, claim.id, ends, _block(state, claim)))
     return seal("".join(parts))
 
 
@@ -1461,8 +1496,7 @@ def render_card(state: Any, key: str, page: int) -> str:
         parts.append("\n## Open: %s\n\nWhich holds? Answer with `resolve %s --choose ID --human-approved`.\n" % (
             door["handle"][:8], door["handle"][:8]))
         for n, claim in enumerate([subject.current, *subject.contenders()]):
-            parts.append("\n%s%s, %s:\n\n%s" % (claim.id, "" if n else " (current)", _said_of(state, claim),
-                                                _claim_text(claim, state.body(claim.id)["value"])))
+            parts.append("\n%s%s:\n\n%s" % (claim.id, "" if n else " (current)", _block(state, claim)))
     elif page == 1:
         parts.append("\nNo question is open.\n")
     for answer in state.answers(key, page):
@@ -1476,6 +1510,8 @@ def render_card(state: Any, key: str, page: int) -> str:
             parts.append("\nThe owner's words:\n\n" + quoted(body["note"]))
         if "evidence" in body:
             parts.append("\nEvidence:\n\n" + _evidence_lines(state, body["evidence"]))
+        others = [c for c in map(state.find_claim, body["parents"]) if c and c.id not in (body.get("chosen"), body.get("proposal"))]
+        parts += ["\nInstead of %s:\n\n%s" % (c.id, _block(state, c)) for c in others]
     return seal("".join(parts))
 
 
@@ -1521,6 +1557,17 @@ def _brief_line(door: Row) -> str:
     return "> %s: %s%s" % (door["key"], door["text"] if door["op"] == "set" else "closed, with an open question", marks(door))
 
 
+def _last_close(state: Any) -> list[str]:
+    """Return who closed a run last, and the beginning of the summary."""
+    last = state.last_closed()
+    if last is None:
+        return []
+    run, ending = state.find_run(last), state.ending(last)
+    summary = " ".join(ending["summary"].split())
+    summary = summary if len(summary) <= _SUMMARY_SHOWN else summary[:_SUMMARY_SHOWN - 1] + "\u2026"
+    return ["", "Last closed: %s (%s), %s, %s:" % (last, run["actor"], ending["at"][:10], ending["outcome"]), "> " + summary]
+
+
 def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[str]) -> str:
     """Return the brief that `start` prints: at most 9,500 characters, in fixed order with fixed shares."""
     residency = Residency(state)
@@ -1531,6 +1578,7 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[
          *("  %s" % (command % run["id"]) for command in (
              "journal --run %s --text T", "propose --run %s --key K --text T", "close --run %s --outcome success --summary T"))],
         _within(["note: " + line for line in notes], 700),
+        _last_close(state),
         _within(["", "Changed since %s last closed a run:" % run["actor"]] + [_brief_line(d) for d in changes["doors"]]
                 + ["> %s: closed" % key for key in changes["closed"]], 1_800) if changes["doors"] or changes["closed"] else [],
         _within(["", "Your updates that no longer stand first:"] + ["> %s: %s" % pair for pair in changes["outranked"]],
@@ -1538,12 +1586,11 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[
         _within(["", "Decided (records with their source, not instructions):"] + [_brief_line(d) for d in first],
                 2_800) if first else [],
         _within(["", "Patterns and current work:"] + [_brief_line(d) for d in others], 2_400) if others else [],
-        ["", "Waiting for the owner: %d conflicts, %d held, %d edits." % (
-            waiting["conflicts"], waiting["held"], waiting["edits"])] if any(waiting.values()) else [],
+        ["", "Waiting for the owner: %(conflicts)d conflicts, %(held)d held." % waiting] if any(waiting.values()) else [],
         ["%d tier 1 subjects have no room in MEMORY.md; see INDEX.md." % residency.overflow] if residency.overflow else [],
     ]
     lines = [line for part in parts for line in part]
-    shown = sum(line.startswith("> ") for part in parts[4:6] for line in part)
+    shown = sum(line.startswith("> ") for part in parts[5:7] for line in part)
     lines.append("%d more in MEMORY.md, %d subjects in all." % (len(residency.hot) - shown, residency.total))
     return "\n".join(lines) + "\n"
 
@@ -1657,12 +1704,12 @@ def open_vault(folder: str) -> Vault:
     path = os.path.join(root, PRIVATE, "format.json")
     try:
         form = json.loads(read_file(path))
-    except ValueError:
+    except (ValueError, RecursionError):
         form = None
     if isinstance(form, dict) and is_integer(form.get("format"), FORMAT + 1):
         raise Unsupported("newer-format", "%s: format %d; this engine knows %d" % (path, form["format"], FORMAT),
                           "use the engine that wrote it, or a newer one")
-    if not isinstance(form, dict) or form.get("format") != FORMAT or not isinstance(form.get("vault"), str):
+    if not isinstance(form, dict) or not is_integer(form.get("format"), FORMAT) or not isinstance(form.get("vault"), str):
         raise Damaged("damaged", "%s is not a vault's format file" % path, "put it back from a backup or another copy")
     return Vault(root, form["vault"])
 
@@ -1834,7 +1881,7 @@ def _holder(descriptor: int) -> str:
     try:
         holder = json.loads(os.read(descriptor, 4096))
         return "pid %s, %s, since %s" % (holder["pid"], holder["command"], holder["since"])
-    except (OSError, ValueError, KeyError, TypeError):  # just taken, another tool's, or unreadable while locked (Windows)
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):  # just taken, another tool's, or unreadable while locked (Windows)
         return "a process that has not said its name"
 
 
@@ -2059,30 +2106,38 @@ def read_tail(path: str, offset: int) -> bytes:
 
 
 def read_replica(vault: Vault) -> Row:
-    """Return what this copy knows of its own ledgers: inode of local/, the tag in use, each tag's seq and tail.
+    """Return what this copy knows of its own ledgers: which copy it is, the tag in use, each tag's seq and tail.
 
     A file that is missing or no longer sound is as none: then a new tag is minted, and nothing is lost.
     """
     try:
         known = json.loads(read_file(vault.replica))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         known = None
-    if not isinstance(known, dict) or not isinstance(known.get("tags"), dict) or known.get("inode") != _inode(vault):
-        return {"inode": _inode(vault), "tags": {}, "writer": None}
-    known["tags"] = {t: s for t, s in known["tags"].items() if is_tag(t) and isinstance(s, list) and len(s) == 2}
+    if not isinstance(known, dict) or not isinstance(known.get("tags"), dict) or known.get("place") != _place(vault):
+        return {"tags": {}, "writer": None}
+    known["tags"] = {t: s for t, s in known["tags"].items()
+                     if is_tag(t) and isinstance(s, list) and len(s) == 2 and is_integer(s[0], -1) and isinstance(s[1], str)}
     return dict(known)
 
 
-def _inode(vault: Vault) -> int:
+def _place(vault: Vault) -> str:
+    """Return what tells this copy's local/ from a copy of it: inode and change time of a file that is made once, or nothing.
+
+    The inode of the folder alone does not: a filesystem gives a freed one to the next folder.
+    """
     try:
-        return os.stat(vault.local).st_ino
+        found = os.stat(os.path.join(vault.local, "here"))
     except FileNotFoundError:
-        return 0
+        return ""
+    return "%d %d" % (found.st_ino, found.st_ctime_ns)
 
 
 def write_replica(held: Held, vault: Vault, known: Row, position: Position) -> None:
     """Remember the tail that was just written. Not fsynced: lines after an older tail are adopted."""
-    known["inode"], known["writer"] = _inode(vault), position.tag
+    if not _place(vault):
+        create_file(os.path.join(vault.local, "here"), b"")
+    known["place"], known["writer"] = _place(vault), position.tag
     known["tags"][position.tag] = [position.seq, position.tail]
     replace_file(vault, vault.replica, json.dumps(known, sort_keys=True).encode("utf-8"))
 
@@ -2135,6 +2190,7 @@ CREATE TABLE run(id TEXT PRIMARY KEY, tag TEXT, seq INT, at TEXT, actor TEXT, se
   closed TEXT) WITHOUT ROWID;
 CREATE INDEX run_open ON run(actor, session) WHERE closed IS NULL;
 CREATE INDEX run_closed ON run(actor, closed);
+CREATE INDEX run_closing ON run(closed) WHERE closed IS NOT NULL;
 CREATE TABLE ending(run TEXT PRIMARY KEY, at TEXT, seq INT, tag TEXT, outcome TEXT, summary TEXT, how TEXT) WITHOUT ROWID;
 CREATE TABLE look(run TEXT, tag TEXT, seq INT, PRIMARY KEY(run, tag)) WITHOUT ROWID;
 CREATE TABLE entry(id TEXT PRIMARY KEY, run TEXT, tag TEXT, seq INT, at TEXT, ref TEXT, importance INT, text TEXT) WITHOUT ROWID;
@@ -2202,15 +2258,19 @@ class State:
     """
 
     def __init__(self, path: str, fresh: bool = False) -> None:
-        self.path = path
+        self.path, self.is_new = path, False
         if fresh and path != ":memory:":
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         self.db = sqlite3.connect(path, isolation_level=None, timeout=10.0, cached_statements=256)
-        if fresh:
-            if path != ":memory:":
+        try:
+            if fresh and path != ":memory:":
                 self.db.execute("PRAGMA journal_mode=WAL")
-            self.db.executescript("BEGIN;" + _TABLES + "COMMIT;")
-        self.db.execute("PRAGMA synchronous=NORMAL")
+            if fresh:
+                self.db.executescript("BEGIN;" + _TABLES + "COMMIT;")
+            self.db.execute("PRAGMA synchronous=NORMAL")
+        except sqlite3.DatabaseError:
+            self.db.close()
+            raise
         self._reset()
 
     def _reset(self) -> None:
@@ -2595,6 +2655,11 @@ class State:
         sql = _DOOR_SQL + "WHERE present=1 AND first=? ORDER BY expired, heat DESC, key LIMIT ? OFFSET ?"
         return [dict(zip(_DOOR_NAMES, row)) for row in self.rows(sql, first, max(0, most), skip)]
 
+    def doors_under(self, prefix: str) -> list[Row]:
+        """Return the doors of all present subjects whose keys begin with ``prefix``, by key."""
+        rows = self.rows(_DOOR_SQL + "WHERE present=1 AND key>=? AND key<? ORDER BY key", prefix, prefix + "\x7f")
+        return [dict(zip(_DOOR_NAMES, row)) for row in rows]
+
     def rows(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of a query."""
         self._save()
@@ -2676,9 +2741,10 @@ class State:
         where, values = ("closed IS NULL AND actor=? AND session=?", (actor, session)) if actor else ("closed IS NULL", ())
         return [dict(zip(_RUN_NAMES, row)) for row in self.db.execute("SELECT * FROM run WHERE %s ORDER BY at, seq, tag" % where, values)]
 
-    def last_closed(self, actor: str) -> str | None:
-        """Return the run that an actor closed last, or None."""
-        row = self.one("SELECT id FROM run WHERE actor=? AND closed IS NOT NULL ORDER BY closed DESC, id LIMIT 1", actor)
+    def last_closed(self, actor: str | None = None) -> str | None:
+        """Return the run that was closed last, of an actor's or of all, or None."""
+        where, values = ("actor=? AND closed IS NOT NULL", (actor,)) if actor else ("closed IS NOT NULL", ())
+        row = self.one("SELECT id FROM run WHERE %s ORDER BY closed DESC, id LIMIT 1" % where, *values)
         return row[0] if row else None
 
     def ending(self, run: str) -> Row | None:
@@ -2734,6 +2800,11 @@ class State:
         """Return one page of a run's entries, in order."""
         rows = self._page("SELECT * FROM entry WHERE run=?", "at", run, self.count_entries(run), page)
         return [dict(zip(_ENTRY_NAMES, row)) for row in rows]
+
+    def find_entry(self, entry: str) -> Row | None:
+        """Return an entry by its id, or None."""
+        row = self.one("SELECT * FROM entry WHERE id=?", entry)
+        return dict(zip(_ENTRY_NAMES, row)) if row else None
 
     def find_entries(self, ref: str) -> list[str]:
         """Return the ids of entries that were journalled under an outside id: two at most."""
@@ -2817,6 +2888,7 @@ def create_cache(vault: Vault, path: str) -> State:
             if os.path.lexists(name):
                 os.unlink(name)
     state = State(path, fresh=True)
+    state.is_new = path != ":memory:"
     state.meta = {"fold": _FOLD, "vault": vault.id}
     return state
 
@@ -2926,7 +2998,8 @@ class Work:
         if self.position.seq < 0:
             self._put("replica", vault=self.vault.id, tag=tag, engine=VERSION)
         if recovery:
-            self.warnings.append("%d bytes of an interrupted append were moved to recovery/%s" % (recovery["size"], recovery["sha256"]))
+            self.warnings.append("%d bytes of an interrupted append were moved to %s/recovery/%s" % (
+                recovery["size"], PRIVATE, recovery["sha256"]))
             self._put("recovery", **recovery)
             self.save()  # what was done stays recorded, whatever becomes of the command
             self._stamp()
@@ -3011,6 +3084,7 @@ def _state_in_line(vault: Vault) -> State:
                     return state
             except sqlite3.DatabaseError:
                 if attempt is None:
+                    state.close()
                     raise
             state.close()
     except (sqlite3.DatabaseError, OSError):  # no room or right for a database here: the fold in memory serves this once
@@ -3042,13 +3116,16 @@ def write_views(work: Work) -> None:
                 kept = keep_bytes(vault, there)
                 if not state.rows("SELECT 1 FROM edit WHERE path=? AND sha256=?", name, kept):  # else a kill came between
                     work.add("recovery", what="view", path=name, sha256=kept, size=len(there))
-                work.warnings.append("%s was edited: its bytes are in recovery/%s, listed by `review --all`; it is restored" % (name, kept))
+                work.warnings.append("%s was edited and is restored; the edited bytes are in %s/recovery/%s. Next: compare, and propose what"
+                                     " should hold with --source user --trust confirmed" % (name, PRIVATE, kept))
             changes += [(row, name, data)] if there != data else []
         except OSError as error:
             failed.add(row)
             work.warnings.append("the view %s could not be read: %s" % (name, error.strerror))
     if work.records:
         work.save()
+    for path in find_orphans(vault, state) if state.is_new else ():
+        os.unlink(path)
     for row, name, data in changes:
         try:
             os.unlink(vault.path(name)) if data is None else replace_file(vault, vault.path(name), data)
@@ -3059,6 +3136,30 @@ def write_views(work: Work) -> None:
         work.state.meta["memory"] = memory
         work.state.take_dirty(sorted(failed))
         work.save()
+
+
+def find_orphans(vault: Vault, state: State) -> Iterator[str]:
+    """Yield the path of every sealed view that no state asks for: the engine's own, of a state that is gone."""
+    names = {view_path(*view) for view in list_views(state)}
+    for folder in FOLDERS:
+        for name in sorted(os.listdir(vault.path(folder))) if os.path.isdir(vault.path(folder)) else ():
+            path = vault.path("%s/%s" % (folder, name))
+            if name.endswith(".md") and "%s/%s" % (folder, name) not in names and os.path.isfile(path) and is_sealed(read_file(path)):
+                yield path
+
+
+def list_views(state: State) -> Iterator[tuple[str, str, int]]:
+    """Yield (kind, name, page) of every view that should be there, MEMORY.md and INDEX.md apart."""
+    for key, present, card in state.rows("SELECT key, present, card FROM subject ORDER BY key"):
+        if present:
+            yield "note", key, 1
+        for page in range(1, count_pages(state.count_history(key)) + 1) if state.count_history(key) else ():
+            yield "history", key, page
+        for page in range(1, count_pages(state.count_answers(key)) + 1) if card else ():
+            yield "card", key, page
+    for (run,) in state.rows("SELECT id FROM run UNION SELECT run FROM entry ORDER BY 1"):
+        for page in range(1, count_pages(state.count_entries(run)) + 1):
+            yield "journal", run, page
 
 
 def _find_view(path: str) -> bytes | None:
@@ -3087,18 +3188,23 @@ class Reading:
         if cached and is_in_line(cached, self.vault) and (
                 cached.meta.get("memory") == _find_memory(self.vault) or not self.vault.is_writable()):
             self.state = cached
-        elif self.vault.is_writable():
-            with Work(call) as work:
-                work.commit()
-                self.warnings = work.warnings
-            self.state = work.state
-        else:
+        elif not (self.vault.is_writable() and self._bring_in_line(call)):
             self.state = fold_fresh(self.vault)
             call.states.append(self.state)
         for position in self.state.positions.values():
             if position.fault:
                 self.warnings.append("damaged: %s, line %d (%s): what follows it is not read; run `doctor`" % (
                     position.fault["path"], position.fault["line"], position.fault["kind"]))
+
+    def _bring_in_line(self, call: Call) -> bool:
+        """Let cache and views be brought in line; return False if another command holds the lock for too long."""
+        try:
+            with Work(call) as work:
+                work.commit()
+        except Busy:
+            return False
+        self.state, self.warnings = work.state, work.warnings
+        return True
 
 
 # -- runs --
@@ -3134,7 +3240,7 @@ def cmd_start(call: Call, args: Row) -> Result:
         state = work.state
         torn = ["ledger %s ends in the middle of an append; what is whole of it counts" % p.tag
                 for p in state.positions.values() if p.torn]
-        waiting = {"conflicts": state.tally("conflicts"), "held": state.tally("held"), "edits": state.tally("edits")}
+        waiting = {"conflicts": state.tally("conflicts"), "held": state.tally("held")}
         run = state.find_run(run_id) or {}
         brief = render_brief(state, run, _changes(state, run), waiting, work.warnings + torn)
     return {"run": run_id, "actor": actor, "resumed": bool(resumed), "brief": brief, "warnings": work.warnings}
@@ -3220,6 +3326,8 @@ def _propose(work: Work, run: Row, op: Row) -> Result:
     proposal = work.add("proposal", run=run["id"], key=key, base=sorted(c.id for c in subject.frontier),
                         staged=sorted(c.id for c in staged), depth=1 + max((c.depth for c in subject.frontier), default=0), **fields)
     result: Result = {"proposal": proposal, "key": key}
+    if fields["value"].get("until", "9999") < work.now()[:10]:
+        result["warning"] = "until %s has passed already: the subject is expired from the start" % fields["value"]["until"]
     if absent:
         result["nearest"] = find_neighbours(state, key) if fields["new_subject"] else find_nearest(state, key)
         if not fields["new_subject"]:
@@ -3371,7 +3479,7 @@ def find_neighbours(state: State, key: str) -> list[str]:
 
 def _nearest_hint(state: State, key: str) -> str:
     near = find_nearest(state, key)
-    return "nearest: %s" % ", ".join(near) if near else "recall --prefix %s lists what is there" % key.split(".", maxsplit=1)[0]
+    return "nearest: %s" % ", ".join(near) if near else 'recall --prefix "" lists all that is there'
 
 
 def cmd_withdraw(call: Call, args: Row) -> Result:
@@ -3399,10 +3507,11 @@ def _withdraw(work: Work, run: Row, op: Row) -> Result:
             why = "it was accepted, and is no working value that stands beside another"
         elif state.is_rested(claim.id, claim.run):
             why = "another run has said the same since"
-    elif claim.outcome != "staged":
+    elif claim.outcome not in ("staged", "held"):
         why = "it is %s already" % claim.outcome
     if why:
-        raise Refused("not-withdrawable", "%s cannot be withdrawn: %s" % (claim.id, why), "propose a change or a close instead")
+        raise Refused("not-withdrawable", "%s cannot be withdrawn: %s" % (claim.id, why),
+                      "recall %s shows what holds; propose a change or a close of it" % claim.key)
     work.add("withdrawal", run=run["id"], proposal=claim.id)
     return {"withdrawn": claim.id, "key": claim.key}
 
@@ -3498,6 +3607,8 @@ def _only_open(work: Work) -> str:
 def _end(work: Work, run: Row, outcome: str, summary: str, how: str) -> Result:
     result = _sync(work, run) if how != "close" or work.state.staged(run["id"]) else {
         "revision": None, "applied": [], "unchanged": [], "held": [], "beside": [], "changed": []}
+    for row in result["beside"]:
+        row["next"] = "the owner answers: review %s" % row["key"]  # the run can withdraw no more
     work.add("run-close", run=run["id"], outcome=parse_choice(outcome, "outcome"), summary=summary, how=how)
     return dict(result, run=run["id"], outcome=outcome, how=how)
 
@@ -3523,15 +3634,14 @@ def _need_owner(args: Row, what: str) -> None:
 
 
 def describe(state: State, claim: Any) -> Row:
-    """Return what a generation or proposal says, with its provenance, as plain data."""
-    body = state.body(claim.id)
-    run = state.find_run(claim.run) if claim.run else None
-    row = {"id": claim.id, "key": claim.key, "trust": claim.trust, "source": claim.source, "run": claim.run,
-           "actor": run["actor"] if run else None, "at": claim.made or claim.at, "outcome": claim.outcome, **body["value"]}
-    for name in ("why", "evidence", "dated"):
-        if name in body:
-            row[name] = body[name]
-    return row
+    """Return what a generation or proposal says, with its provenance, as plain data; of an answer, also whose value it took."""
+    body, origin = state.body(claim.id), origin_of(state, claim)
+    run = state.find_run(origin.run) if origin.run else None
+    row = {"id": claim.id, "key": claim.key, "trust": claim.trust, "source": claim.source, "run": origin.run,
+           "actor": run["actor"] if run else None, "at": claim.made or claim.at, "outcome": claim.outcome, **body["value"],
+           **grounds_of(state, claim)}
+    row.update({name: body[name] for name in ("note", "dated") if name in body})
+    return dict(row, taken=origin.id) if origin.id != claim.id else row
 
 
 def cmd_recall(call: Call, args: Row) -> Result:
@@ -3568,19 +3678,20 @@ def _recall_prefix(call: Call, prefix: str) -> Result:
     if prefix:
         parse_line(prefix, "--prefix", 80)
     reading = Reading(call)
-    names = ("key", "tier", "op", "text", "trust", "source", "handle")
-    sql = "SELECT %s FROM subject WHERE present=1 AND key>=? AND key<? ORDER BY key" % ", ".join(names)
-    rows = reading.state.rows(sql, prefix, prefix + "\x7f")
-    if not rows:
+    doors = reading.state.doors_under(prefix)
+    if not doors:
         raise NotFound("not-found", "no present key begins with %s" % quote(prefix), _nearest_hint(reading.state, prefix.rstrip(".-")))
-    return {"prefix": prefix, "subjects": [dict(zip(names, row)) for row in rows], "warnings": reading.warnings}
+    names = ("key", "tier", "op", "text", "trust", "source", "until", "expired", "verified", "handle")
+    return {"prefix": prefix, "subjects": [{name: door[name] for name in names} for door in doors], "warnings": reading.warnings}
 
 
 def _within_time(state: State, when: str) -> Callable[[str, int, str], bool]:
     """Return the test whether a record was there at a date, or for a revision."""
     if is_date(when):
         return lambda tag, seq, at: at[:10] <= when
-    event = state.find_event(parse_id(when, "VS", "--at (a date, or a revision)"))
+    if not is_id(when, "VS"):
+        raise Refused("bad-date", "--at: %s is neither a day, written YYYY-MM-DD, nor a revision" % quote(when), "log lists the revisions")
+    event = state.find_event(when)
     if event is None:
         raise NotFound("not-found", "no revision %s in this vault" % when, "log lists them")
     seen = state.seen_at(event["tag"], event["seq"])
@@ -3601,9 +3712,11 @@ def cmd_history(call: Call, args: Row) -> Result:
 
 def cmd_show(call: Call, args: Row) -> Result:
     """Return what a revision decided, or MEMORY.md as it was then."""
-    revision = parse_id(args["revision"], "VS", "revision")
+    revision = parse_id(args["revision"], "VSPE", "id")
     reading = Reading(call)
     state = reading.state
+    if revision[0] in "PE" and not args["view"]:
+        return _show_claim_or_entry(state, revision, reading.warnings)
     event = state.find_event(revision)
     if event is None:
         raise NotFound("not-found", "no revision %s in this vault" % revision, "log lists them")
@@ -3620,6 +3733,15 @@ def cmd_show(call: Call, args: Row) -> Result:
               if event["kind"] == "resolution" and name in event["body"]}
     return {"revision": revision, "at": event["at"], "run": event["run"], "decisions": decisions, "warnings": reading.warnings,
             **({"answer": answer} if answer else {})}
+
+
+def _show_claim_or_entry(state: State, what: str, warnings: list[str]) -> Result:
+    claim, entry = state.find_claim(what), state.find_entry(what)
+    if claim is not None:
+        return {"proposal": describe(state, claim), "warnings": warnings}
+    if entry is not None:
+        return {"entry": entry, "warnings": warnings}
+    raise NotFound("not-found", "no %s in this vault" % what, "log --run R lists a run's events")
 
 
 def cmd_log(call: Call, args: Row) -> Result:
@@ -3916,25 +4038,9 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
         views = list(list_views(state))
         state.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", views)
         work.commit()
-        for path in find_orphans(work.vault, {view_path(*view) for view in views}):
-            os.unlink(path)
         records = sum(p.seq + 1 for p in work.state.positions.values())
     return {"records": records, "views": len(views) + 2, "fold_ms": round((folded - started) * 1000),
             "views_ms": round((time.monotonic() - folded) * 1000), "warnings": work.warnings}
-
-
-def list_views(state: State) -> Iterator[tuple[str, str, int]]:
-    """Yield (kind, name, page) of every view that should be there, MEMORY.md and INDEX.md apart."""
-    for key, present, card in state.rows("SELECT key, present, card FROM subject ORDER BY key"):
-        if present:
-            yield "note", key, 1
-        for page in range(1, count_pages(state.count_history(key)) + 1) if state.count_history(key) else ():
-            yield "history", key, page
-        for page in range(1, count_pages(state.count_answers(key)) + 1) if card else ():
-            yield "card", key, page
-    for (run,) in state.rows("SELECT id FROM run UNION SELECT run FROM entry ORDER BY 1"):
-        for page in range(1, count_pages(state.count_entries(run)) + 1):
-            yield "journal", run, page
 
 
 def cmd_doctor(call: Call, args: Row) -> Result:
@@ -3957,7 +4063,8 @@ def cmd_doctor(call: Call, args: Row) -> Result:
     errors, warnings = (sum(f["severity"] == s for f in findings) for s in ("error", "warning"))
     result: Result = {"vault": vault.root, "records": records, "views": views, "doors": doors, "errors": errors, "warnings_count": warnings,
                       "findings": findings, "ledgers_ms": round((checked - started) * 1000),
-                      "views_ms": round((time.monotonic() - checked) * 1000), "fixed": fixed, "strict": bool(args["strict"])}
+                      "views_ms": round((time.monotonic() - checked) * 1000), "fixed": fixed, "strict": bool(args["strict"]),
+                      "warnings": fixed["warnings"] if fixed else []}
     return dict(result, exit=7) if errors or (warnings and args["strict"]) else result
 
 
@@ -3965,14 +4072,18 @@ def _schemas(wanted: bool, strict: bool) -> Callable[[Body], list[str]] | None:
     """Return the check of a whole record against its published schema, or None where that was not asked for."""
     if not wanted and not strict:
         return None
+    folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), "templates", "schema")
     try:
         import jsonschema
         import referencing
     except ImportError:
-        if not wanted:
+        jsonschema = None
+    if jsonschema is None or not os.path.isdir(folder):
+        if not wanted:  # strict implies the schemas only where they can be had
             return None
-        raise Unsupported("missing-package", "doctor --schema needs the package jsonschema", "pip install jsonschema") from None
-    folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), "templates", "schema")
+        missing = "the package jsonschema" if jsonschema is None else "the folder %s" % folder
+        raise Unsupported("missing-package", "doctor --schema needs %s" % missing,
+                          "pip install jsonschema, and keep templates/ beside engine.py")
     found = {n: json.loads(read_file(os.path.join(folder, n))) for n in sorted(os.listdir(folder)) if n.endswith(".json")}
     registry = referencing.Registry().with_resources((s["$id"], referencing.Resource.from_contents(s)) for s in found.values())
     checks = {kind: jsonschema.Draft202012Validator(found["record-%s.json" % kind], registry=registry) for kind in LETTERS}
@@ -4112,20 +4223,9 @@ def _check_views(vault: Vault, state: State, report: Any) -> int:
             kind = "view-missing" if there is None else "view-stale" if is_sealed(there) else "view-edited"
             report("warning", kind, vault.path(name), {"view-missing": "it is not there", "view-stale": "it is an older rendering",
                    "view-edited": "it was changed by hand; the next command keeps the bytes and restores it"}[kind])
-    for path in find_orphans(vault, names):
+    for path in find_orphans(vault, state):
         report("warning", "orphan", path, "a view that nothing asks for any more")
     return len(names)
-
-
-def find_orphans(vault: Vault, names: set[str]) -> list[str]:
-    """Return the paths of sealed views that are not among ``names``: the engine's own, and no longer wanted."""
-    found = []
-    for folder in FOLDERS:
-        for name in sorted(os.listdir(vault.path(folder))) if os.path.isdir(vault.path(folder)) else ():
-            path = vault.path("%s/%s" % (folder, name))
-            if name.endswith(".md") and "%s/%s" % (folder, name) not in names and os.path.isfile(path) and is_sealed(read_file(path)):
-                found.append(path)
-    return found
 
 
 def _check_doors(vault: Vault, state: State, report: Any) -> Row:
@@ -4215,22 +4315,34 @@ def _say_close(r: Result) -> None:
     print("%s closed, %s" % (r["run"], r["outcome"]))
 
 
+def _say_grounds(c: Row) -> None:
+    for name in ("why", "note"):
+        if name in c:
+            print("  %s: %s" % (name, c[name].replace("\n", "\n    ")))
+    for e in c.get("evidence", ()):
+        print("  evidence: %s" % (e if isinstance(e, str) else "exit %(exit)d on %(date)s: %(command)s" % e))
+
+
 def _claim_line(c: Row) -> str:
     what = c["text"] if c["op"] == "set" else "(%s)" % {"close": "closed", "touch": "touched"}[c["op"]]
-    return "%s  [%s, %s/%s, %s]" % (what, c["id"], c["source"], c["trust"], c["at"][:10])
+    until = ", until " + c["until"] if "until" in c else ""
+    return "%s  [%s, %s, %s/%s, %s%s]" % (what, c["id"], c["actor"] or "owner", c["source"], c["trust"], c["at"][:10], until)
 
 
 def _say_recall(r: Result) -> None:
     if "subjects" in r:
         for s in r["subjects"]:
-            print("%s  %s" % (s["key"], s["text"] if s["op"] == "set" else "(closed, contested)"))
+            print("%s  %s%s" % (s["key"], s["text"] or "(closed)", marks(s)))
         return
     print("%s: %s%s" % (r["key"], r["status"], " " + r["handle"] if r.get("handle") else ""))
     print("> " + _claim_line(r["current"]))
-    for name in ("tier", "kind", "status", "importance", "confidence", "falsifier", "until", "links", "tags", "why", "evidence"):
-        if r["current"].get(name) is not None:
+    for name in ("tier", "kind", "status", "importance", "confidence", "falsifier", "until", "links", "tags"):
+        if name in r["current"]:
             value = r["current"][name]
-            print("  %s: %s" % (name, json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value))
+            print("  %s: %s" % (name, ", ".join(value) if isinstance(value, list) else value))
+    if r.get("verified"):
+        print("  verified: %s" % r["verified"][:10])
+    _say_grounds(r["current"])
     for line in (r["current"].get("detail") or "").split("\n") if r["current"].get("detail") else ():
         print("  | " + line)
     for kind in ("contenders", "outranked"):
@@ -4252,6 +4364,14 @@ def _say_show(r: Result) -> None:
     if "view" in r:
         print(r["view"], end="")
         return
+    if "entry" in r:
+        print("%(id)s of %(run)s at %(at)s, importance %(importance)d" % r["entry"])
+        print("> " + r["entry"]["text"].replace("\n", "\n> "))
+        return
+    if "proposal" in r:
+        print("%s: %s\n> %s" % (r["proposal"]["key"], r["proposal"]["outcome"], _claim_line(r["proposal"])))
+        _say_grounds(r["proposal"])
+        return
     print("%s at %s%s" % (r["revision"], r["at"], " by " + r["run"] if r["run"] else ""))
     for d in r["decisions"]:
         print("%s/%s: %s %s  %s" % (d["outcome"], d["reason"], d["key"], d["proposal"], d["text"] or ""))
@@ -4260,9 +4380,14 @@ def _say_show(r: Result) -> None:
 
 
 def _say_log(r: Result) -> None:
-    for event in r["events"]:
-        rest = ["%s=%s" % (k, v if isinstance(v, (str, int)) else json.dumps(v)) for k, v in event.items() if k not in ("id", "kind", "at")]
-        print("%s %s %s %s" % (event["at"][:19].replace("T", " "), event["kind"], event["id"], " ".join(rest)))
+    for e in r["events"]:
+        words = [str(e[name]) for name in ("actor", "key", "outcome", "how", "answer", "name", "value", "what", "path") if name in e]
+        words += [e["handle"][:8]] if "handle" in e else []
+        if e["kind"] == "revision":
+            words += ["%d %s" % (n, name) for name, n in e["decisions"].items()] or ["looked"]
+        run = e["run"] + " " if "run" in e and e["run"] != e["id"] else ""
+        words += [e["summary"].split("\n")[0]] if "summary" in e else []
+        print("%s %s %s %s%s" % (e["at"][:19].replace("T", " "), e["kind"], e["id"], run, ", ".join(words)))
 
 
 def _say_status(r: Result) -> None:
@@ -4280,15 +4405,17 @@ def _say_review(r: Result) -> None:
             print("%s  Which holds for %s?" % (q["handle"], q["key"]))
             for c in q["values"]:
                 print("  --choose %s: %s" % (c["id"], _claim_line(c)))
+                _say_grounds(c)
             print('  or --choose close, or --text "..." in your own words')
         else:
             print("%s  Accept for %s? (%s)\n  %s" % (q["handle"], q["key"], q["about"], _claim_line(q["proposal"])))
+            _say_grounds(q["proposal"])
             for c in q["values"]:
                 print("  now: %s" % _claim_line(c))
             print("  --choose accept or --choose decline")
         print("  resolve %s --choose ... --human-approved" % q["handle"])
     for e in r.get("edits", ()):
-        print("edited %s at %s: the bytes are in recovery/%s" % (e["path"], e["at"][:19], e["sha256"]))
+        print("edited %s at %s: the bytes are in %s/recovery/%s" % (e["path"], e["at"][:19], PRIVATE, e["sha256"]))
     if not r["questions"] and not r.get("edits"):
         print("nothing waits for the owner here")
     elif "edits" not in r:
@@ -4306,7 +4433,9 @@ def _say_apply(r: Result) -> None:
         else:
             done = row.get("entry") or row.get("withdrawn") or row.get("revision") or "%s %s" % (row["proposal"], row["key"])
             print("line %d %s: %s" % (row["line"], row["do"], done))
-    print("%d operations, %d failed" % (r["operations"], r["failed"]))
+    print("%d operations, %d failed%s" % (r["operations"], r["failed"], "; send only these again, corrected" if r["failed"] else ""))
+    if any("proposal" in row and "code" not in row for row in r["results"]):
+        print("sync or close decides what is staged")
 
 
 def _say_maintain(r: Result) -> None:
@@ -4323,6 +4452,8 @@ def _say_maintain(r: Result) -> None:
     for name, what in (("expired", "until"), ("unverified", "used")):
         if r[name]:
             print("%s: %s" % (name, ", ".join("%s (%s)" % (row["key"], row[what][:10]) for row in r[name])))
+    if not r["past"] and not r["overflow"]:
+        print("within every limit")
     for run in r["open_long"]:
         print("open for over a day: %(run)s %(actor)s since %(since)s; recover-run closes it" % run)
 
@@ -4418,8 +4549,8 @@ COMMANDS = (
     Command("log", "the latest events", cmd_log, _say_log, (
         _arg("--run", metavar="R", help="of one run"), _arg("--since", metavar="DATE", help="from a day on"),
         _arg("--most", default=50, help="how many; default 50", **_NUMBER))),
-    Command("show", "what a revision decided", cmd_show, _say_show, (
-        _arg("revision", metavar="REVISION", help="its id, or a resolution's"),
+    Command("show", "what a revision decided, or a proposal or entry said", cmd_show, _say_show, (
+        _arg("revision", metavar="ID", help="of a revision, resolution, proposal or entry"),
         _arg("--view", action="store_true", help="MEMORY.md as it was then"))),
     Command("history", "a subject's earlier values", cmd_history, _say_history, (
         _arg("key", metavar="KEY", help="the subject"), _arg("--page", help="default the last", **_NUMBER))),
@@ -4478,6 +4609,8 @@ def _split(argv: list[str]) -> tuple[str, list[str]]:
 
 def _read_text(path: str, what: str) -> str:
     try:
+        if path != "-" and not os.path.isfile(path):
+            raise Usage("usage", "%s is not a file that can be read" % path, "name one, or - for standard input")
         data = read_file(path) if path != "-" else sys.stdin.buffer.read() if sys.stdin else b""
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -28,7 +28,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: What every command must import; it can be no faster than this.
 FLOOR = "import argparse, json, hashlib, sqlite3"
@@ -75,6 +78,14 @@ def make_venv(folder: str, python: str, checkout: str) -> str:
     subprocess.run([os.path.join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", checkout],
                    check=True, env=environment())
     return programs
+
+
+def processor_s() -> float:
+    """Return the seconds of processor time that ended child processes took; POSIX only."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def load_engine(path: str) -> Any:
@@ -136,8 +147,8 @@ def propose(run: str, key: str, new: bool, dice: random.Random, tier: int) -> di
 class Bench:
     """The programs that are measured, and the times that were taken of them."""
 
-    def __init__(self, programs: str, engine: str) -> None:
-        self.python, self.engine = os.path.join(programs, "python"), engine
+    def __init__(self, programs: str, engine: str, now: Callable[[], float]) -> None:
+        self.python, self.engine, self.now = os.path.join(programs, "python"), engine, now
         self.modes = {"installed": [os.path.join(programs, "muniment")], "script": [self.python, engine]}
         self.times: dict[tuple[str, str, int], list[float]] = {}
         self.floors: dict[str, list[float]] = {name: [] for name in self.modes}
@@ -145,9 +156,9 @@ class Bench:
 
     def clock(self, words: list[str]) -> tuple[float, str]:
         """Return how many seconds a process took, and what it printed."""
-        started = time.perf_counter()
+        started = self.now()
         done = subprocess.run(words, capture_output=True, env=self.env, check=False)
-        took = time.perf_counter() - started
+        took = self.now() - started
         if done.returncode:
             raise SystemExit("core.py: %s: exit %d\n%s" % (" ".join(words), done.returncode, done.stderr.decode("utf-8", "replace")))
         return took, done.stdout.decode("utf-8")
@@ -174,14 +185,19 @@ class Bench:
 
     def compile_ms(self) -> float:
         """Return how long this Python takes to compile the engine, the median of 9, in milliseconds."""
-        code = ("import time; text = open(%r, encoding='utf-8').read(); t = time.perf_counter(); compile(text, 'engine.py', 'exec');"
-                " print(time.perf_counter() - t)" % self.engine)
+        code = ("import time; text = open(%r, encoding='utf-8').read(); t = time.process_time(); compile(text, 'engine.py', 'exec');"
+                " print(time.process_time() - t)" % self.engine)
         return statistics.median(float(self.clock([self.python, "-c", code])[1]) for _ in range(9)) * 1000
 
     def count(self, vault: str) -> dict[str, dict[str, int]]:
-        """Return what each everyday command opens below the vault and how often it syncs."""
+        """Return what each everyday command opens below the vault and how often it syncs.
+
+        No new subject is proposed: one may push another from MEMORY.md to INDEX.md, which is then written too, or not.
+        """
         counts, run = {}, ""
         for name, command in everyday(0):
+            if name == "propose new":
+                continue
             words = [self.python, "-c", PROBE, self.engine, vault, *(run if w == "{run}" else w for w in command)]
             said = json.loads(self.clock(words)[1])
             run = said["said"]["run"] if name == "start" else run
@@ -266,7 +282,7 @@ def report_counts(bench: Bench, sizes: list[int], vaults: dict[int, str]) -> Non
     first, last = bench.count(vaults[sizes[0]]), bench.count(vaults[sizes[-1]])
     rows = [["files opened, fsyncs", "opened at %d runs" % sizes[0], "opened at %d" % sizes[-1], "fsyncs at %d" % sizes[0],
              "fsyncs at %d" % sizes[-1]]]
-    rows += [[name, *(str(c[name][what]) for what in ("opens", "fsyncs") for c in (first, last))] for name in COMMANDS]
+    rows += [[name, *(str(c[name][what]) for what in ("opens", "fsyncs") for c in (first, last))] for name in first]
     print(table(rows))
 
 
@@ -295,6 +311,7 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="the Python that is measured; default this one")
     parser.add_argument("--sizes", default="100,1000,10000", help="runs of the vaults, default 100,1000,10000")
     parser.add_argument("--repeats", type=int, default=15, help="default 15")
+    parser.add_argument("--cpu", action="store_true", help="take processor time instead of elapsed time, where others use the machine too")
     parser.add_argument("--keep", metavar="DIR", help="work here, and use the vaults of %d runs and more that were grown here before" % KEPT_RUNS_MIN)
     args = parser.parse_args()
     sizes = sorted({int(size) for size in args.sizes.split(",")})
@@ -313,15 +330,16 @@ def main() -> None:
                 print("grew %d runs in %.0f s" % (size, time.monotonic() - started), file=sys.stderr)
             else:
                 load_engine(engine).main(["rebuild", "--vault", vault])  # another engine's cache and views may be there
-        bench = Bench(programs, engine)
+        bench = Bench(programs, engine, processor_s if args.cpu else time.perf_counter)
         for n in range(args.repeats + 1):
             for mode in bench.modes:
                 bench.measure(mode, vaults, n)
             if n == 0:  # the first of all brings bytecode and pages into memory
                 bench.times, bench.floors = {}, {mode: [] for mode in bench.modes}
-        print("%s, Python %s, %d processors, engine.py of %d lines; medians of %d.\n" % (
+        print("%s, Python %s, %d processors, engine.py of %d lines; medians of %d%s.\n" % (
             platform.platform(), bench.clock([bench.python, "-c", "import platform; print(platform.python_version())"])[1].strip(),
-            os.cpu_count() or 1, sum(1 for _ in open(engine, encoding="utf-8")), args.repeats))
+            os.cpu_count() or 1, sum(1 for _ in open(engine, encoding="utf-8")), args.repeats,
+            ", of processor time" if args.cpu else ""))
         report_times(bench, sizes)
         report_counts(bench, sizes, vaults)
         report_whole(bench, sizes, vaults, folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -13,8 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # also where a test file is run as a script
-
-import engine
+engine = importlib.import_module("engine")
 
 #: The version that pinned bytes carry, whatever the engine's own is by now.
 PINNED_VERSION = "0.1.0"
@@ -54,7 +54,7 @@ class Scratch:
     def run(self, *words, stdin=b""):
         """Give one command; return (exit status, standard output, standard error)."""
         self.now_ms += 1000
-        out, err, before = io.StringIO(), io.StringIO(), (os.getcwd(), sys.stdin, engine.VERSION)
+        out, err, before = io.StringIO(), io.StringIO(), (Path.cwd(), sys.stdin, engine.VERSION)
         named = os.environ.pop("MUNIMENT_VAULT", None)
         try:
             os.chdir(self.folder)
@@ -78,7 +78,7 @@ class Scratch:
     def json(self, *words, stdin=b""):
         """Give one command with --json; return (exit status, the object that it printed)."""
         status, out, err = self.run(*words, "--json", stdin=stdin)
-        return status, json.loads(out if out else err)
+        return status, json.loads(out or err)
 
     def ledger(self, tag=SCRATCH_TAGS[0]):
         """Return the path of a ledger."""

@@ -7,6 +7,7 @@ bytes may, with a line in CHANGELOG.md.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import sys
@@ -40,16 +41,19 @@ BODIES = (
     ("run-open", {"actor": "codex", "seen": {}, "dated": "2025-03-01T09:00:00.000Z", "origin": {
         "format": "chatlog", "name": "chat.sqlite", "id": "session-12", "sha256": "0" * 64}}),
     ("journal", {"run": "R1-k7qdm2xw", "text": "Imported.", "importance": 1, "ref": "D1:3", "dated": "2025-03-01T09:00:00.000Z"}),
-    ("proposal", {"run": "R1-k7qdm2xw", "key": "a.b", "value": {"op": "set", "tier": 1, "kind": "rule", "text": "Ask first."}, "base": [],
-                  "staged": [], "depth": 1, "new_subject": True, "source": "legacy", "trust": "confirmed", "imported": True,
-                  "dated": "2025-03-01T09:00:00.000Z"}),
+    ("proposal", {"run": "R1-k7qdm2xw", "key": "a.b", "value": {"op": "set", "tier": 1, "kind": "rule", "text": "Ask first."},
+                  "base": [], "staged": [], "depth": 1, "new_subject": True, "source": "legacy", "trust": "confirmed",
+                  "imported": True, "dated": "2025-03-01T09:00:00.000Z"}),
     ("proposal", {"run": "R1-k7qdm2xw", "key": "a.b", "value": {"op": "close", "tier": 1}, "base": ["P3-k7qdm2xw", "S1-m3rtw9zh"],
-                  "staged": ["P4-k7qdm2xw"], "depth": 2, "new_subject": False, "source": "system", "trust": "working", "imported": True}),
-    ("run-close", {"run": "R1-k7qdm2xw", "outcome": "overflow", "summary": "Imported.", "how": "imported", "dated": "2025-03-01T09:00:00.000Z"}),
+                  "staged": ["P4-k7qdm2xw"], "depth": 2, "new_subject": False, "source": "system", "trust": "working",
+                  "imported": True}),
+    ("run-close", {"run": "R1-k7qdm2xw", "outcome": "overflow", "summary": "Imported.", "how": "imported",
+                   "dated": "2025-03-01T09:00:00.000Z"}),
     ("run-close", {"run": "R1-k7qdm2xw", "outcome": "fail", "summary": "The session ended.", "how": "lazy"}),
     ("resolution", {"handle": "X-7f3a91", "answer": "adopt", "key": "a.b", "edit": "K9-k7qdm2xw", "parents": ["P3-k7qdm2xw"], "depth": 2,
                     "seen": {}, "source": "user", "value": {"op": "set", "tier": 1, "kind": "rule", "text": "Ask twice."}}),
-    ("resolution", {"handle": "X-" + "7" * 64, "answer": "dismiss", "edit": "K9-k7qdm2xw", "parents": [], "depth": 0, "seen": {"m3rtw9zh": 4}}),
+    ("resolution", {"handle": "X-" + "7" * 64, "answer": "dismiss", "edit": "K9-k7qdm2xw", "parents": [], "depth": 0,
+                    "seen": {"m3rtw9zh": 4}}),
     ("setting", {"name": "model.name", "value": "a line"}),
     ("recovery", {"what": "restored", "path": ".muniment/ledger/k7qdm2xw.jsonl", "sha256": "0" * 64, "size": 0, "note": "From\na copy."}),
     ("recovery", {"what": "loss", "path": ".muniment/ledger/k7qdm2xw.jsonl", "lines": [[3, 3], [5, 9]]}),
@@ -63,41 +67,38 @@ def make_day(folder):
     one.ok("init", "--tracked")
     codex = started(one, "codex")
     claude = started(one, "claude", "--session", "chat 7")
-    one.ok("journal", "--run", codex, "--text", "The sandbox answers 504.\n\n> one call in ten \u2014 <b>%%\u200d", "--importance", "5", "--ref", "D1:3")
+    by_codex, by_claude = (functools.partial(one.ok, "propose", "--run", run) for run in (codex, claude))
+    text = "The sandbox answers 504.\n\n> one call in ten \u2014 <b>%%\u200d"
+    one.ok("journal", "--run", codex, "--text", text, "--importance", "5", "--ref", "D1:3")
     one.ok("journal", "--run", claude, "--text", "-", stdin=b"From outside.\r\nTwo lines.\n")
-    (one.folder / "detail.md").write_bytes("# Not a heading\r\n\r\n\t- [[x]] ^y\n\n".encode())
-    one.ok("propose", "--run", codex, "--key", "shop.next-step", "--tier", "2", "--new-subject", "--text", "Retry twice. [[x]] $$y$$",
-           "--importance", "4", "--status", "watch", "--until", "2026-12-01", "--detail-file", "detail.md", "--tag", "web/shop", "--tag", "pay",
-           "--link", "shop.db", "--why", "Measured.", "--evidence", "D1:3", "--evidence", "https://ci.example/7", "--measured", "1,2026-11-29,make test", "--now")
-    one.ok("propose", "--run", codex, "--key", "shop.db", "--tier", "1", "--kind", "decision", "--new-subject", "--text", "PostgreSQL 16.", "--now")
-    one.ok("resolve", handle(one, "shop.db"), "--choose", "accept", "--note", "Yes.\nPostgreSQL.", "--human-approved")
-    one.ok("propose", "--run", claude, "--key", "shop.mondays", "--tier", "3", "--new-subject", "--text", "Mondays fail.", "--falsifier", "A good Monday.",
-           "--confidence", "developing", "--evidence", "D1:3", "--source", "external", "--now")
-    one.ok("propose", "--run", claude, "--key", "shop.owner", "--tier", "1", "--new-subject", "--text", "Ada decides.", "--source", "user", "--trust", "confirmed", "--now")
-    one.ok("propose", "--run", claude, "--key", "shop.typo", "--tier", "2", "--text", "Held.", "--now")
-    one.ok("resolve", handle(one, "shop.typo"), "--choose", "decline", "--human-approved")
-    two = one.copy(folder / "two", scratch.Chance([SECOND]))
-    claude_two = started(two, "claude")
-    two.ok("propose", "--run", claude_two, "--key", "shop.next-step", "--text", "Use a queue.", "--clear", "detail", "--clear", "tags", "--now")
-    two.ok("propose", "--run", claude_two, "--key", "shop.mondays", "--op", "touch", "--evidence", "D1:3", "--now")
-    two.ok("propose", "--run", claude_two, "--key", "shop.lost", "--tier", "2", "--new-subject", "--text", "Staged by a run that is lost.")
-    one.ok("sync", "--run", codex)
-    one.ok("propose", "--run", codex, "--key", "shop.next-step", "--text", "Retry three times.", "--now")
-    one.take(two)
-    one.ok("sync", "--run", claude)
-    one.ok("sync", "--run", codex)
-    one.ok("propose", "--run", claude, "--key", "shop.next-step", "--text", "Use a queue.", "--clear", "detail", "--clear", "tags", "--now")
-    one.ok("resolve", handle(one, "shop.next-step"), "--text", "A queue, from January on.", "--note", "Mine.", "--measured", "0,2026-11-30,true", "--human-approved")
+    (one.folder / "detail.md").write_bytes(b"# Not a heading\r\n\r\n\t- [[x]] ^y\n\n")
+    by_codex("--key", "shop.next-step", "--tier", "2", "--new-subject", "--text", "Retry twice. [[x]] $$y$$", "--importance", "4",
+             "--status", "watch", "--until", "2026-12-01", "--detail-file", "detail.md", "--tag", "web/shop", "--tag", "pay",
+             "--link", "shop.db", "--why", "Measured.", "--evidence", "D1:3", "--evidence", "https://ci.example/7",
+             "--measured", "1,2026-11-29,make test", "--now")
+    by_codex("--key", "shop.db", "--tier", "1", "--kind", "decision", "--new-subject", "--text", "PostgreSQL 16.", "--now")
+    answer(one, "shop.db", "--choose", "accept", "--note", "Yes.\nPostgreSQL.")
+    by_claude("--key", "shop.mondays", "--tier", "3", "--new-subject", "--text", "Mondays fail.", "--falsifier", "A good Monday.",
+              "--confidence", "developing", "--evidence", "D1:3", "--source", "external", "--now")
+    by_claude("--key", "shop.owner", "--tier", "1", "--new-subject", "--text", "Ada decides.", "--source", "user",
+              "--trust", "confirmed", "--now")
+    by_claude("--key", "shop.typo", "--tier", "2", "--text", "Held.", "--now")
+    answer(one, "shop.typo", "--choose", "decline")
+    two = diverge(one, folder / "two", codex)
+    for run in (claude, codex):
+        one.ok("sync", "--run", run)
+    by_claude("--key", "shop.next-step", "--text", "Use a queue.", "--clear", "detail", "--clear", "tags", "--now")
+    answer(one, "shop.next-step", "--text", "A queue, from January on.", "--note", "Mine.", "--measured", "0,2026-11-30,true")
     both_change(one, codex, claude, "shop.cache")
-    one.ok("resolve", handle(one, "shop.cache"), "--choose", "current", "--human-approved")
+    answer(one, "shop.cache", "--choose", "current")
     both_change(one, codex, claude, "shop.mail")
-    one.ok("resolve", handle(one, "shop.mail"), "--choose", "close", "--human-approved")
+    answer(one, "shop.mail", "--choose", "close")
     both_change(one, codex, claude, "shop.tax")
-    one.ok("withdraw", latest(one, "shop.tax"), "--run", claude)
+    one.ok("withdraw", one.json("recall", "shop.tax")[1]["contenders"][-1]["id"], "--run", claude)
     both_change(one, codex, claude, "shop.open")
-    one.ok("propose", "--run", codex, "--key", "shop.done", "--tier", "2", "--new-subject", "--text", "Short.", "--now")
-    one.ok("propose", "--run", codex, "--key", "shop.done", "--op", "close", "--why", "Done.", "--now")
-    one.ok("propose", "--run", codex, "--key", "shop.sale", "--tier", "2", "--new-subject", "--text", "Prices are cut.", "--until", "2026-12-01", "--now")
+    by_codex("--key", "shop.done", "--tier", "2", "--new-subject", "--text", "Short.", "--now")
+    by_codex("--key", "shop.done", "--op", "close", "--why", "Done.", "--now")
+    by_codex("--key", "shop.sale", "--tier", "2", "--new-subject", "--text", "Prices are cut.", "--until", "2026-12-01", "--now")
     one.ok("config", "hot-lines", "100", "--human-approved")
     (one.vault / "MEMORY.md").write_bytes(b"Edited.\n")
     with one.ledger().open("ab") as ledger:
@@ -113,19 +114,29 @@ def make_day(folder):
     return one, two
 
 
+def diverge(one, folder, codex):
+    """Let a copy of the vault and the vault itself change the same subject, and bring that to the vault; return the copy."""
+    two = one.copy(folder, scratch.Chance([SECOND]))
+    run = started(two, "claude")
+    propose = functools.partial(two.ok, "propose", "--run", run)
+    propose("--key", "shop.next-step", "--text", "Use a queue.", "--clear", "detail", "--clear", "tags", "--now")
+    propose("--key", "shop.mondays", "--op", "touch", "--evidence", "D1:3", "--now")
+    propose("--key", "shop.lost", "--tier", "2", "--new-subject", "--text", "Staged by a run that is lost.")
+    one.ok("sync", "--run", codex)
+    one.ok("propose", "--run", codex, "--key", "shop.next-step", "--text", "Retry three times.", "--now")
+    one.take(two)
+    return two
+
+
 def started(vault, actor, *more):
     """Return the handle of a run that is opened."""
     return vault.ok("start", "--actor", actor, *more).split()[1]
 
 
-def handle(vault, key):
-    """Return the handle of the question about a key."""
-    return re.search(r"^([CH]-[0-9a-f]{6}) ", vault.ok("review", key), re.MULTILINE)[1]
-
-
-def latest(vault, key):
-    """Return the id of the last value that stands beside the current one."""
-    return vault.json("recall", key)[1]["contenders"][-1]["id"]
+def answer(vault, key, *words):
+    """Answer the question about a key."""
+    handle = re.search(r"^([CH]-[0-9a-f]{6}) ", vault.ok("review", key), re.MULTILINE)[1]
+    vault.ok("resolve", handle, *words, "--human-approved")
 
 
 def both_change(vault, one, other, key):
@@ -158,7 +169,8 @@ def make_files(folder):
     one, two = make_day(folder)
     assert one.views() == two.views()
     made = {name: two.ledger(tag).read_bytes() for tag, name in LEDGERS.items()}
-    made.update({FORM: (one.vault / ".muniment" / "format.json").read_bytes(), VIEWS: views_of(one).encode("utf-8"), UNWRITTEN: unwritten_lines()})
+    form = (one.vault / ".muniment" / "format.json").read_bytes()
+    made.update({FORM: form, VIEWS: views_of(one).encode("utf-8"), UNWRITTEN: unwritten_lines()})
     return made
 
 
@@ -237,7 +249,8 @@ def test_the_script_writes_every_kind_and_field_that_this_engine_writes():
     for name, words in WRITTEN.items():
         assert said[name] >= words, name
     values = {name for _, body in records if isinstance(body.get("value"), dict) for name in body["value"]}
-    assert values == {"op", "tier", "text", "detail", "until", "links", "tags", *(n for fields in engine.TIER_FIELDS.values() for n in fields)}
+    own = {name for fields in engine.TIER_FIELDS.values() for name in fields}
+    assert values == own | {"op", "tier", "text", "detail", "until", "links", "tags"}
 
 
 def test_units_and_chain_are_whole():

@@ -22,13 +22,24 @@ import re
 import shlex
 import sys
 import tempfile
+from typing import NamedTuple
 
 import pytest
 import scratch
 
 engine = scratch.engine
 PROTOCOL = scratch.ROOT / "PROTOCOL.md"
-Block = collections.namedtuple("Block", "line info words text")
+
+
+class Block(NamedTuple):
+    """One fenced block: the line of its fence, the words of its info string, and what stands in it."""
+
+    line: int
+    info: str
+    words: list
+    text: str
+
+
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -54,6 +65,7 @@ class Runner:
         return known[block.info](block)
 
     def run_console(self, block):
+        """Give the commands; return them with what they print."""
         said = []
         for line in re.findall(r"^\$ (?:.*\\\n)*.*", block.text, re.MULTILINE):
             words = shlex.split(line[2:].replace("\\\n", " "))
@@ -63,14 +75,17 @@ class Runner:
         return "".join(said)
 
     def run_file(self, block):
+        """Write the file."""
         path = self.vault.folder / block.words[0]
         path.write_bytes(block.text.encode("utf-8"))
         return block.text
 
     def run_view(self, block):
+        """Return the file of the vault."""
         return (self.vault.vault / block.words[0]).read_bytes().decode("utf-8")
 
     def run_layout(self, block):
+        """Find every name in the vault."""
         folders = {}
         for line in block.text.splitlines():
             indent, name = len(line) - len(line.lstrip()), line.split()[0]
@@ -82,6 +97,7 @@ class Runner:
         return block.text
 
     def run_record(self, block):
+        """Return the lines of the ledger that the block names, by their numbers or as they were."""
         made = []
         for line in block.text.splitlines():
             seq = int(line) if line.isdigit() else json.loads(line)["head"]["seq"]
@@ -89,6 +105,7 @@ class Runner:
         return "".join(line + "\n" for line in made)
 
     def run_body(self, block):
+        """Check the bodies."""
         for kind, body in (line.split(" ", 1) for line in block.text.splitlines()):
             assert engine.canonical(json.loads(body)) == body
             engine.check_record(kind, json.loads(body))
@@ -105,28 +122,36 @@ class Runner:
         return "".join(made)
 
     def run_grammar(self, block):
+        """Check what has a form and what has not."""
         return self._each(block, check_grammar)
 
     def run_canonical(self, block):
-        return self._each(block, lambda e: dict(e, canonical=engine.canonical(e["value"]), sha256=engine.sha256(engine.canonical(e["value"]))))
+        """Add the canonical text and its hash."""
+        return self._each(block, lambda e: dict(
+            e, canonical=engine.canonical(e["value"]), sha256=engine.sha256(engine.canonical(e["value"]))))
 
     def run_handle(self, block):
-        return self._each(block, lambda e: dict(e, handle=(
-            engine.held_handle(e["key"], e["frontier"], e["proposal"]) if "proposal" in e else engine.conflict_handle(e["key"], e["frontier"]))[:8]))
+        """Add the handle."""
+        return self._each(block, check_handle)
 
     def run_escape(self, block):
+        """Add how the text is shown."""
         return self._each(block, check_escape)
 
     def run_heat(self, block):
+        """Add the heat."""
         return self._each(block, lambda e: dict(e, heat=engine.heat_of(e["value"], e["used"])))
 
     def run_subject(self, block):
+        """Add the order of the frontier and its parts."""
         return self._each(block, check_subject)
 
     def run_join(self, block):
+        """Add the frontier."""
         return self._each(block, check_join)
 
     def run_decide(self, block):
+        """Add the decision."""
         return self._each(block, check_decide)
 
 
@@ -154,6 +179,14 @@ def check_grammar(example):
     return example
 
 
+def check_handle(example):
+    """The question has this handle."""
+    key, frontier = example["key"], example["frontier"]
+    held = "proposal" in example
+    whole = engine.held_handle(key, frontier, example["proposal"]) if held else engine.conflict_handle(key, frontier)
+    return dict(example, handle=whole[:8])
+
+
 def check_escape(example):
     """A text is shown as the example says, and comes back from that."""
     example["shown"] = engine.escape(example["text"])
@@ -166,9 +199,9 @@ def claim_of(given, number, new_subject=False):
     value = {"op": given.get("op", "set"), "tier": given.get("tier", 2), "text": given.get("text", "")}
     claim_id = given.get("id", "P9")
     return engine.Claim(
-        claim_id, given.get("key", "k"), given.get("run", "R1"), given.get("tag", "a"), number, "at", given.get("depth", 1),
-        given.get("trust", "working"), given.get("source", "agent"), value["tier"], value["op"], engine.effect_of(value),
-        given.get("imported", False), given.get("new_subject", new_subject), tuple(given.get("base", ())),
+        claim_id, given.get("key", "k"), given.get("run", "R1"), given.get("tag", "a"), given.get("seq", number), "at",
+        given.get("depth", 1), given.get("trust", "working"), given.get("source", "agent"), value["tier"], value["op"],
+        engine.effect_of(value), given.get("imported", False), given.get("new_subject", new_subject), tuple(given.get("base", ())),
         tuple(given.get("staged", ())), given.get("outcome", "accepted"), given.get("made", "2026-11-30"), True, False, None)
 
 
@@ -297,7 +330,8 @@ def test_every_row_and_outcome_of_decide_has_an_example(page, run):
     assert len(rows) == 7
     assert {e["row"] for e in examples} == rows
     assert {tuple(e["decision"]) for e in examples} == {
-        ("noop", "touched"), ("noop", "same"), ("held", "unknown-key"), ("held", "needs-owner"), ("accepted", "alone"), ("accepted", "beside")}
+        ("noop", "touched"), ("noop", "same"), ("held", "unknown-key"), ("held", "needs-owner"),
+        ("accepted", "alone"), ("accepted", "beside")}
 
 
 def test_examples_of_grammar_cover_every_form(run):

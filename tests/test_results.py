@@ -50,6 +50,7 @@ class Checked(scratch.Scratch):
         self._check, self.seen = check, {}
 
     def __call__(self, *words, exit_status=0, stdin=b""):
+        """Give one command that must end so; return its result, or its failure."""
         status, result = self.json(*words, stdin=stdin)
         assert status == exit_status, (words, result)
         name = "result-" + words[0] if status in (0, 4) or "errors" in result else "result-error"
@@ -136,7 +137,7 @@ def owner(vault, codex, claude):
     vault("recall", "--prefix", "shop.")
     vault("resolve", conflict["handle"], "--choose", "current", exit_status=3)
     vault("resolve", conflict["handle"], "--choose", "P1-k7qdm2xw", "--human-approved", exit_status=3)
-    vault("resolve", conflict["handle"], exit_status=3, *("--choose", "x", "--text", "y"))
+    vault("resolve", conflict["handle"], "--choose", "x", "--text", "y", exit_status=3)
     vault("resolve", conflict["whole"], "--choose", "current", "--note", "Yes.", "--measured", "0,2026-11-30,true", "--human-approved")
     held = vault("review", "shop.db")["questions"][0]
     vault("resolve", held["handle"], "--choose", "accept", "--human-approved")

@@ -75,9 +75,9 @@ class Project:
     def cli(self, *words, stdin=b"", env=None, cwd=None, plain=False, prefix=()):
         """Run a command line in a process of its own, with --json unless ``plain``; return its Reply."""
         environ = {name: value for name, value in os.environ.items() if name != "MUNIMENT_VAULT"}
-        argv = [*prefix, sys.executable, str(ENGINE), *(w if isinstance(w, bytes) else str(w) for w in words)]
+        head = [*prefix, sys.executable, str(ENGINE), *([] if plain else ["--json"])]
         done = subprocess.run(
-            argv if plain else [*argv, "--json"], input=stdin, capture_output=True, cwd=cwd or self.folder,
+            [*head, *(w if isinstance(w, bytes) else str(w) for w in words)], input=stdin, capture_output=True, cwd=cwd or self.folder,
             env={**environ, **(env or {})}, timeout=60, check=False)
         return Reply(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
 
@@ -85,7 +85,7 @@ class Project:
         """Run a command line on the vault in this process, with --json unless ``plain``; return its Reply."""
         out, err, kept = io.StringIO(), io.StringIO(), sys.stdin
         sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
-        argv = [*map(str, words), "--vault", str(self.vault), *([] if plain else ["--json"])]
+        argv = ["--vault", str(self.vault), *([] if plain else ["--json"]), *map(str, words)]
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 status = self.engine.main(argv, lambda: self.now or time.time_ns() // 1_000_000)

@@ -99,7 +99,7 @@ def test_git_worktree(bare, git):
     git(bare.folder, "commit", "-qm", "x")
     bare.cli("init")
     tree = bare.folder.parent / "work tree"
-    git(bare.folder, "worktree", "add", "-q", str(tree))
+    git(bare.folder, "worktree", "add", "-q", "-b", "tree", str(tree))
     (tree / "src").mkdir()
     assert bare.cli("status", cwd=tree / "src")["vault"] == real(bare.vault)
     run = bare.cli("start", "--actor", "codex", cwd=tree)["run"]
