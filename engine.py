@@ -73,6 +73,8 @@ BRIEF_MAX = 9_500
 #: Operations of `apply` that share one append.
 BATCH_OPERATIONS = 1_000
 DAY_S = 86_400
+#: The times that a record can have, in milliseconds since 1970: the years 1000 to 9999.
+AT_MS_MIN, AT_MS_MAX = -30_610_224_000_000, 253_402_300_799_999
 
 
 # == ERRORS == one class per outcome that an agent would act on differently == 130 ==
@@ -107,6 +109,7 @@ CODES = {
     "vault-exists": (3, "the folder is a vault already"),
     "reserved-name": (3, "the folder holds a name that the vault needs"),
     "atomic": (3, "an operation of an atomic file was refused, so none was recorded"),
+    "bad-clock": (3, "the clock is outside the years 1000 to 9999"),
     "too-large": (3, "a record would be longer than a ledger line may be"),
     "no-vault": (5, "no vault was found from here"),
     "not-found": (5, "nothing by that name"),
@@ -3006,7 +3009,10 @@ class Work:
 
     def _stamp(self) -> None:
         last = parse_at(self.position.at) + 1 if self.position.at else 0
-        self.at = format_at(max(self.call.clock(), last))
+        now = max(self.call.clock(), last)
+        if not AT_MS_MIN <= now <= AT_MS_MAX:
+            raise Refused("bad-clock", "the clock says %d ms since 1970, which is no time that a record can have" % now, "set the clock right")
+        self.at = format_at(now)
 
     def now(self) -> str:
         """Return the `at` of the unit that is being made."""
@@ -3094,6 +3100,10 @@ def _state_in_line(vault: Vault) -> State:
     return state
 
 
+_EDITED = ("%s was edited and is restored; the edited bytes are in %s/recovery/%s. Next: compare, and propose what should hold"
+           " with --source user --trust confirmed")
+
+
 def write_views(work: Work) -> None:
     """Render every view that changed. An edited file's bytes go to recovery/, recorded, before it is restored.
 
@@ -3116,8 +3126,7 @@ def write_views(work: Work) -> None:
                 kept = keep_bytes(vault, there)
                 if not state.rows("SELECT 1 FROM edit WHERE path=? AND sha256=?", name, kept):  # else a kill came between
                     work.add("recovery", what="view", path=name, sha256=kept, size=len(there))
-                work.warnings.append("%s was edited and is restored; the edited bytes are in %s/recovery/%s. Next: compare, and propose what"
-                                     " should hold with --source user --trust confirmed" % (name, PRIVATE, kept))
+                work.warnings.append(_EDITED % (name, PRIVATE, kept))
             changes += [(row, name, data)] if there != data else []
         except OSError as error:
             failed.add(row)

@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,12 +72,12 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MUNIMENT", "VIRTUAL_ENV"))}
 
 
-def make_venv(folder: str, python: str, checkout: str) -> str:
+def make_venv(folder: Path, python: str, checkout: Path) -> Path:
     """Make an environment with the checkout installed, and return the folder of its programs."""
     subprocess.run([python, "-m", "venv", "--clear", folder], check=True, env=environment())
-    programs = os.path.join(folder, "Scripts" if os.name == "nt" else "bin")
-    subprocess.run([os.path.join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", checkout],
-                   check=True, env=environment())
+    programs = folder / ("Scripts" if os.name == "nt" else "bin")
+    install = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", checkout]
+    subprocess.run(install, check=True, env=environment())
     return programs
 
 
@@ -88,7 +89,7 @@ def processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def load_engine(path: str) -> Any:
+def load_engine(path: Path) -> Any:
     """Return the engine at ``path`` as a module."""
     spec = importlib.util.spec_from_file_location("engine", path)
     if spec is None or spec.loader is None:
@@ -98,33 +99,44 @@ def load_engine(path: str) -> Any:
     return engine
 
 
-def grow(path: str, vault: str, runs: int, seed: int = 1) -> None:
+def grow(path: Path, vault: Path, runs: int, seed: int = 1) -> None:
     """Grow a vault to ``runs`` runs by the engine's own commands, called in this process.
 
     Waits for no disk and renders no view meanwhile; `rebuild` renders them all at the end.
     """
     engine, dice = load_engine(path), random.Random(seed)  # noqa: S311 - the same vault each time, no secret
     now = time.time_ns() // 1_000_000 - runs * 600_000
-    call = engine.Call("grow", vault, os.getcwd(), lambda: now, os.urandom, 30.0)
+    call = engine.Call("grow", str(vault), str(Path.cwd()), lambda: now, os.urandom, 30.0)
     write_views, fsync = engine.write_views, os.fsync
-    engine.write_views, os.fsync = lambda work: None, lambda descriptor: None
+    engine.write_views, os.fsync = lambda _work: None, lambda _descriptor: None
     try:
-        engine.cmd_init(call, {"dir": vault, "tracked": False})
+        engine.cmd_init(call, {"dir": str(vault), "tracked": False})
         keys: list[str] = []
         for n in range(runs):
             now += 600_000
             run = engine.cmd_start(call, {"actor": "agent-%d" % (n % 7), "session": None})["run"]
             for m in range(2):
                 engine.cmd_journal(call, {"run": run, "text": "Run %d, entry %d: %s." % (n, m, words(dice, 30))})
-            engine.cmd_propose(call, propose(run, FOCUS, n == 0, dice, tier=2))
+            engine.cmd_propose(call, propose(run, FOCUS, n == 0, dice))
             new = n % 3 > 0 or not keys
             if new:
                 keys.append("%s.topic-%d" % (dice.choice(AREAS), n))
-            engine.cmd_propose(call, propose(run, keys[-1] if new else dice.choice(keys), new, dice, tier=2))
+            engine.cmd_propose(call, propose(run, keys[-1] if new else dice.choice(keys), new, dice))
             engine.cmd_close(call, {"run": run, "outcome": "success", "summary": "Run %d: %s." % (n, words(dice, 8))})
     finally:
         engine.write_views, os.fsync = write_views, fsync
     engine.cmd_rebuild(call, {})
+
+
+def prepare(engine: Path, vault: Path, size: int) -> None:
+    """Grow a vault, or bring one that was kept in line with this engine."""
+    if size >= KEPT_RUNS_MIN and vault.is_dir():
+        load_engine(engine).main(["rebuild", "--vault", str(vault)])
+        return
+    shutil.rmtree(vault, ignore_errors=True)
+    started = time.monotonic()
+    grow(engine, vault, size)
+    print("grew %d runs in %.0f s" % (size, time.monotonic() - started), file=sys.stderr)
 
 
 AREAS = ("auth", "build", "cache", "checkout", "deploy", "docs", "email", "export", "import", "infra", "login", "metrics",
@@ -138,18 +150,18 @@ def words(dice: random.Random, count: int) -> str:
     return " ".join(dice.choices(WORDS, k=count))
 
 
-def propose(run: str, key: str, new: bool, dice: random.Random, tier: int) -> dict[str, Any]:
+def propose(run: str, key: str, new: bool, dice: random.Random) -> dict[str, Any]:
     """Return the arguments of a `propose`."""
-    return {"run": run, "key": key, "text": "%s, %d." % (words(dice, TEXT_WORDS), dice.randrange(10**6)), "tier": tier if new else None,
+    return {"run": run, "key": key, "text": "%s, %d." % (words(dice, TEXT_WORDS), dice.randrange(10**6)), "tier": 2 if new else None,
             "new_subject": True if new else None, "now": False}
 
 
 class Bench:
     """The programs that are measured, and the times that were taken of them."""
 
-    def __init__(self, programs: str, engine: str, now: Callable[[], float]) -> None:
-        self.python, self.engine, self.now = os.path.join(programs, "python"), engine, now
-        self.modes = {"installed": [os.path.join(programs, "muniment")], "script": [self.python, engine]}
+    def __init__(self, programs: Path, engine: Path, now: Callable[[], float]) -> None:
+        self.python, self.engine, self.now = str(programs / "python"), str(engine), now
+        self.modes = {"installed": [str(programs / "muniment")], "script": [self.python, str(engine)]}
         self.times: dict[tuple[str, str, int], list[float]] = {}
         self.floors: dict[str, list[float]] = {name: [] for name in self.modes}
         self.env = environment()
@@ -163,12 +175,12 @@ class Bench:
             raise SystemExit("core.py: %s: exit %d\n%s" % (" ".join(words), done.returncode, done.stderr.decode("utf-8", "replace")))
         return took, done.stdout.decode("utf-8")
 
-    def measure(self, mode: str, vaults: dict[int, str], n: int) -> None:
+    def measure(self, mode: str, vaults: dict[int, Path], n: int) -> None:
         """Measure each everyday command once in every vault, each after the floor: what is compared is near in time."""
         runs: dict[int, str] = {}
         for name, command in everyday(n):
             for size, vault in vaults.items():
-                words = [*self.modes[mode], *(runs[size] if w == "{run}" else w for w in command), "--vault", vault]
+                words = [*self.modes[mode], *(runs[size] if w == "{run}" else w for w in command), "--vault", str(vault)]
                 self.floors[mode].append(self.clock([self.python, "-c", FLOOR])[0])
                 took, said = self.clock(words)
                 self.times.setdefault((mode, name, size), []).append(took)
@@ -189,7 +201,7 @@ class Bench:
                 " print(time.process_time() - t)" % self.engine)
         return statistics.median(float(self.clock([self.python, "-c", code])[1]) for _ in range(9)) * 1000
 
-    def count(self, vault: str) -> dict[str, dict[str, int]]:
+    def count(self, vault: Path) -> dict[str, dict[str, int]]:
         """Return what each everyday command opens below the vault and how often it syncs.
 
         No new subject is proposed: one may push another from MEMORY.md to INDEX.md, which is then written too, or not.
@@ -198,7 +210,7 @@ class Bench:
         for name, command in everyday(0):
             if name == "propose new":
                 continue
-            words = [self.python, "-c", PROBE, self.engine, vault, *(run if w == "{run}" else w for w in command)]
+            words = [self.python, "-c", PROBE, self.engine, str(vault), *(run if w == "{run}" else w for w in command)]
             said = json.loads(self.clock(words)[1])
             run = said["said"]["run"] if name == "start" else run
             counts[name] = said
@@ -240,15 +252,14 @@ def operations(count: int, seed: int = 2) -> str:
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def time_apply(bench: Bench, folder: str) -> tuple[float, float]:
+def time_apply(bench: Bench, folder: Path) -> tuple[float, float]:
     """Return the seconds that `apply` takes for its file in a new vault, and `sync` for what it staged."""
-    vault, file = os.path.join(folder, "applied"), os.path.join(folder, "operations.jsonl")
+    vault, file = str(folder / "applied"), folder / "operations.jsonl"
     shutil.rmtree(vault, ignore_errors=True)
-    with open(file, "w", encoding="utf-8") as out:
-        out.write(operations(APPLY_OPERATIONS))
+    file.write_text(operations(APPLY_OPERATIONS), encoding="utf-8")
     bench.json("init", vault)
     run = bench.json("start", "--actor", "agent", "--vault", vault)[1]["run"]
-    applied, result = bench.json("apply", file, "--run", run, "--vault", vault)
+    applied, result = bench.json("apply", str(file), "--run", run, "--vault", vault)
     if result["failed"] or result["operations"] != APPLY_OPERATIONS:
         raise SystemExit("core.py: %d of %d operations failed" % (result["failed"], result["operations"]))
     return applied, bench.json("sync", "--run", run, "--vault", vault)[0]
@@ -267,8 +278,9 @@ def report_times(bench: Bench, sizes: list[int]) -> None:
     for mode in bench.modes:
         floor = bench.floor_ms(mode)
         least = floor + (compile_ms if mode == "script" else 0.0)
-        title = "%s, ms at runs:" % ("`muniment`" if mode == "installed" else "`python engine.py`")
-        rows = [[title, *("%d" % size for size in sizes), "growth", "times the floor", "less compiling" if mode == "script" else "above it"]]
+        title = "`muniment`, ms at runs:" if mode == "installed" else "`python engine.py`, ms at runs:"
+        last = "less compiling" if mode == "script" else "above it"
+        rows = [[title, *("%d" % size for size in sizes), "growth", "times the floor", last]]
         for name in COMMANDS:
             ms = [bench.median_ms(mode, name, size) for size in sizes]
             spare = "%.2f" % ((ms[-1] - compile_ms) / floor) if mode == "script" else "%.0f ms" % (ms[-1] - least)
@@ -277,7 +289,7 @@ def report_times(bench: Bench, sizes: list[int]) -> None:
         print("Floor: %.0f ms%s.\n" % (floor, "; compiling engine.py: %.0f ms" % compile_ms if mode == "script" else ""))
 
 
-def report_counts(bench: Bench, sizes: list[int], vaults: dict[int, str]) -> None:
+def report_counts(bench: Bench, sizes: list[int], vaults: dict[int, Path]) -> None:
     """Print how many files of the vault each command opens in the smallest and the largest vault, and its fsyncs."""
     first, last = bench.count(vaults[sizes[0]]), bench.count(vaults[sizes[-1]])
     rows = [["files opened, fsyncs", "opened at %d runs" % sizes[0], "opened at %d" % sizes[-1], "fsyncs at %d" % sizes[0],
@@ -286,9 +298,9 @@ def report_counts(bench: Bench, sizes: list[int], vaults: dict[int, str]) -> Non
     print(table(rows))
 
 
-def report_whole(bench: Bench, sizes: list[int], vaults: dict[int, str], folder: str) -> None:
+def report_whole(bench: Bench, sizes: list[int], vaults: dict[int, Path], folder: Path) -> None:
     """Print what the commands that read everything, and `apply`, do in a second."""
-    vault = vaults[sizes[-1]]
+    vault = str(vaults[sizes[-1]])
     rebuilt, proved = bench.json("rebuild", "--vault", vault)[1], bench.json("doctor", "--vault", vault)[1]
     if proved["errors"] or proved["warnings_count"]:
         raise SystemExit("core.py: doctor found %s" % proved["findings"][:3])
@@ -307,29 +319,23 @@ def report_whole(bench: Bench, sizes: list[int], vaults: dict[int, str], folder:
 def main() -> None:
     """Grow, measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--checkout", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))), help="what is installed")
+    parser.add_argument("--checkout", type=Path, default=Path(__file__).resolve().parent.parent, help="what is installed")
     parser.add_argument("--python", default=sys.executable, help="the Python that is measured; default this one")
     parser.add_argument("--sizes", default="100,1000,10000", help="runs of the vaults, default 100,1000,10000")
     parser.add_argument("--repeats", type=int, default=15, help="default 15")
     parser.add_argument("--cpu", action="store_true", help="take processor time instead of elapsed time, where others use the machine too")
-    parser.add_argument("--keep", metavar="DIR", help="work here, and use the vaults of %d runs and more that were grown here before" % KEPT_RUNS_MIN)
+    parser.add_argument("--keep", metavar="DIR", type=Path,
+                        help="work here, and use the vaults of %d runs and more that were grown here before" % KEPT_RUNS_MIN)
     args = parser.parse_args()
     sizes = sorted({int(size) for size in args.sizes.split(",")})
-    folder = os.path.abspath(args.keep) if args.keep else tempfile.mkdtemp(prefix="muniment-bench-")
-    os.makedirs(folder, exist_ok=True)
+    folder = args.keep.resolve() if args.keep else Path(tempfile.mkdtemp(prefix="muniment-bench-"))
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        programs = make_venv(os.path.join(folder, "venv"), args.python, args.checkout)
-        # One copy for all: the checkout may be edited meanwhile.
-        engine = shutil.copy(os.path.join(args.checkout, "engine.py"), folder)
-        vaults = {size: os.path.join(folder, "vault-%d" % size) for size in sizes}
+        programs = make_venv(folder / "venv", args.python, args.checkout)
+        engine = Path(shutil.copy(args.checkout / "engine.py", folder))  # one for all: the checkout may be edited meanwhile
+        vaults = {size: folder / ("vault-%d" % size) for size in sizes}
         for size, vault in vaults.items():
-            if size < KEPT_RUNS_MIN or not os.path.isdir(vault):
-                shutil.rmtree(vault, ignore_errors=True)
-                started = time.monotonic()
-                grow(engine, vault, size)
-                print("grew %d runs in %.0f s" % (size, time.monotonic() - started), file=sys.stderr)
-            else:
-                load_engine(engine).main(["rebuild", "--vault", vault])  # another engine's cache and views may be there
+            prepare(engine, vault, size)
         bench = Bench(programs, engine, processor_s if args.cpu else time.perf_counter)
         for n in range(args.repeats + 1):
             for mode in bench.modes:
@@ -338,8 +344,7 @@ def main() -> None:
                 bench.times, bench.floors = {}, {mode: [] for mode in bench.modes}
         print("%s, Python %s, %d processors, engine.py of %d lines; medians of %d%s.\n" % (
             platform.platform(), bench.clock([bench.python, "-c", "import platform; print(platform.python_version())"])[1].strip(),
-            os.cpu_count() or 1, sum(1 for _ in open(engine, encoding="utf-8")), args.repeats,
-            ", of processor time" if args.cpu else ""))
+            os.cpu_count() or 1, engine.read_bytes().count(b"\n"), args.repeats, ", of processor time" if args.cpu else ""))
         report_times(bench, sizes)
         report_counts(bench, sizes, vaults)
         report_whole(bench, sizes, vaults, folder)

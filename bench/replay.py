@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import functools
-import glob
 import json
 import os
 import re
@@ -25,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 Facts = dict[str, Any]
@@ -42,11 +42,11 @@ def command(engine: str, vault: str, *words: str) -> tuple[int, dict[str, Any], 
         raise SystemExit("replay.py: %s: exit %d\n%s" % (" ".join(words), done.returncode, said.decode("utf-8", "replace"))) from None
 
 
-def find_sessions(folder: str) -> dict[str, list[str]]:
+def find_sessions(folder: Path) -> dict[str, list[Path]]:
     """Return the operation files of each speaker, in the order of the sessions."""
-    sessions: dict[str, list[str]] = {}
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "S[0-9]*-*.jsonl"))):
-        found = re.fullmatch(r"S[0-9]+-(.+)\.jsonl", os.path.basename(path))
+    sessions: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        found = re.fullmatch(r"S[0-9]+-(.+)\.jsonl", path.name)
         if found:
             sessions.setdefault(found.group(1), []).append(path)
     if not sessions:
@@ -54,23 +54,24 @@ def find_sessions(folder: str) -> dict[str, list[str]]:
     return sessions
 
 
-def speak(engine: str, vault: str, speaker: str, files: list[str]) -> dict[str, Any]:
+def speak(engine: str, vault: str, speaker: str, files: list[Path]) -> dict[str, Any]:
     """Go through one speaker's sessions, each a run; return the seconds of every command, and what did not go well."""
     times: dict[str, list[float]] = {"start": [], "apply": [], "close": []}
     faults: list[str] = []
     for file in files:
         run = ""
-        for words in (["start", "--actor", speaker], ["apply", file], ["close", "--outcome", "success", "--summary", os.path.basename(file)]):
+        close = ["close", "--outcome", "success", "--summary", file.name]
+        for words in (["start", "--actor", speaker], ["apply", str(file)], close):
             status, said, took = command(engine, vault, *words, *(["--run", run] if run else []))
             run = run or said.get("run", "")
             times[words[0]].append(took)
             if status:
                 rows = [row for row in said.get("results", ()) if "code" in row] + said.get("held", []) + said.get("beside", [])
-                faults.append("%s: %s: exit %d, %s" % (os.path.basename(file), words[0], status, rows[:3] or said.get("message")))
+                faults.append("%s: %s: exit %d, %s" % (file.name, words[0], status, rows[:3] or said.get("message")))
     return {"times": times, "faults": faults}
 
 
-def replay(engine: str, vault: str, sessions: dict[str, list[str]]) -> tuple[list[str], dict[str, list[float]], float]:
+def replay(engine: str, vault: str, sessions: dict[str, list[Path]]) -> tuple[list[str], dict[str, list[float]], float]:
     """Make a vault and let all speakers at it at once; return what failed, the times of the commands, and the seconds in all."""
     status, said, _ = command(engine, vault, "init", vault)
     if status:
@@ -87,29 +88,25 @@ def replay(engine: str, vault: str, sessions: dict[str, list[str]]) -> tuple[lis
     return faults, times, time.perf_counter() - started
 
 
-def expected(sessions: dict[str, list[str]]) -> tuple[int, Facts]:
+def expected(sessions: dict[str, list[Path]]) -> tuple[int, Facts]:
     """Return how many entries the files hold, and the last text proposed for each key."""
     entries, texts = 0, {}
     for files in sessions.values():
         for file in files:
-            with open(file, encoding="utf-8") as lines:
-                for line in filter(str.strip, lines):
-                    operation = json.loads(line)
-                    entries += operation["do"] == "journal"
-                    if operation["do"] == "propose" and operation.get("op", "set") == "set":
-                        texts[operation["key"]] = operation["text"]
+            for operation in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+                entries += operation["do"] == "journal"
+                if operation["do"] == "propose" and operation.get("op", "set") == "set":
+                    texts[operation["key"]] = operation["text"]
     return entries, texts
 
 
 def read_entries(vault: str) -> dict[str, str | None]:
     """Return the ref of every journal entry by its id, straight from the ledgers."""
     refs = {}
-    for path in glob.glob(os.path.join(glob.escape(vault), ".muniment", "ledger", "*.jsonl")):
-        with open(path, encoding="utf-8") as lines:
-            for record in map(json.loads, lines):
-                if record["head"]["kind"] == "journal":
-                    tag = os.path.basename(path).split(".")[0]
-                    refs["E%d-%s" % (record["head"]["seq"], tag)] = record["body"].get("ref")
+    for path in Path(vault, ".muniment", "ledger").glob("*.jsonl"):
+        for record in map(json.loads, path.read_bytes().splitlines()):
+            if record["head"]["kind"] == "journal":
+                refs["E%d-%s" % (record["head"]["seq"], path.stem)] = record["body"].get("ref")
     return refs
 
 
@@ -125,7 +122,7 @@ def recall_all(engine: str, vault: str, keys: list[str], refs: dict[str, str | N
     return facts
 
 
-def check(engine: str, vault: str, sessions: dict[str, list[str]]) -> tuple[list[str], Facts]:
+def check(engine: str, vault: str, sessions: dict[str, list[Path]]) -> tuple[list[str], Facts]:
     """Print what the vault holds; return what is wrong with it, and its facts."""
     entries, texts = expected(sessions)
     refs = read_entries(vault)
@@ -134,8 +131,7 @@ def check(engine: str, vault: str, sessions: dict[str, list[str]]) -> tuple[list
     settings = command(engine, vault, "config")[1]["settings"]
     facts = recall_all(engine, vault, sorted(texts), refs)
     subjects, doors = sum(status["tiers"].values()), doctor["doors"]
-    with open(os.path.join(vault, "MEMORY.md"), "rb") as file:
-        memory = file.read()
+    memory = Path(vault, "MEMORY.md").read_bytes()
     size, lines = len(memory), memory.count(b"\n")
     print("entries            %d of %d" % (len(refs), entries))
     print("subjects           %d of %d" % (subjects, len(texts)))
@@ -159,20 +155,21 @@ def check(engine: str, vault: str, sessions: dict[str, list[str]]) -> tuple[list
 def main() -> None:
     """Replay, check and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("operations", help="the folder of the operation files")
+    parser.add_argument("operations", type=Path, help="the folder of the operation files")
     parser.add_argument("vault", help="the folder to make the vault in; it must not hold one")
     parser.add_argument("--twice", action="store_true", help="replay into VAULT-again too, and compare the facts")
-    parser.add_argument("--engine", default=os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "engine.py"))
+    parser.add_argument("--engine", default=str(Path(__file__).resolve().parent.parent / "engine.py"))
     args = parser.parse_args()
     sessions = find_sessions(args.operations)
     print("%d sessions of %s" % (sum(map(len, sessions.values())), " and ".join(sessions)))
     faults: list[str] = []
     told: list[Facts] = []
-    for vault in (args.vault, args.vault.rstrip("/\\") + "-again") if args.twice else (args.vault,):
-        failed, times, took = replay(args.engine, os.path.abspath(vault), sessions)
-        print("\n%s: replayed in %.1f s; medians: %s" % (vault, took, ", ".join(
+    first = str(Path(args.vault).resolve())
+    for vault in (first, first + "-again") if args.twice else (first,):
+        failed, times, took = replay(args.engine, vault, sessions)
+        print("\n%s: replayed in %.1f s; medians: %s" % (Path(vault).name, took, ", ".join(
             "%s %.0f ms" % (name, statistics.median(t) * 1000) for name, t in times.items())))
-        wrong, facts = check(args.engine, os.path.abspath(vault), sessions)
+        wrong, facts = check(args.engine, vault, sessions)
         faults += failed + wrong
         told.append(facts)
     if args.twice:

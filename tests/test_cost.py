@@ -11,9 +11,11 @@ import json
 import os
 import random
 import sys
+from pathlib import Path
+
+import pytest
 
 import engine
-import pytest
 
 MONDAY = 1_796_025_600_000
 HOUR = 3_600_000
@@ -29,7 +31,7 @@ _watched = ""
 def _hook(event, args):
     """Note what is opened or listed below the watched folder. A hook stays for the life of its process."""
     if _seen is not None and event in {"open", "sqlite3.connect", "os.listdir", "os.scandir"} and isinstance(args[0], str):
-        path = os.path.abspath(args[0])
+        path = os.path.abspath(args[0])  # noqa: PTH100 - a path that is opened is not resolved first
         if path.startswith(_watched):
             _seen.append(path)
 
@@ -53,7 +55,7 @@ class Agent:
 
     def __init__(self, folder):
         self.vault, self.now, self.run = folder / "memory", MONDAY, ""
-        self.dice = random.Random(7)
+        self.dice = random.Random(7)  # noqa: S311 - the same ids each time, no secret
         self("init", str(self.vault))
 
     def __call__(self, *words):
@@ -105,7 +107,7 @@ def count_fsyncs(agent, monkeypatch, *words):
     with monkeypatch.context() as patch:
         patch.setattr(engine.os, "fsync", fsync)
         agent.do(*words) if words[0] in EVERYDAY else agent(*words)
-    ledgers = [os.stat(path) for path in (agent.vault / ".muniment" / "ledger").iterdir()]
+    ledgers = [path.stat() for path in (agent.vault / ".muniment" / "ledger").iterdir()]
     return sum(any(os.path.samestat(found, ledger) for ledger in ledgers) for found in synced), len(synced)
 
 
@@ -157,4 +159,4 @@ def test_the_count_of_opened_files_counts(agent):
     with opened(agent.vault) as seen:
         (agent.vault / "MEMORY.md").read_bytes()
         (agent.vault.parent / "beside").write_bytes(b"")
-    assert [os.path.basename(path) for path in seen] == ["MEMORY.md"]
+    assert [Path(path).name for path in seen] == ["MEMORY.md"]
