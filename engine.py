@@ -136,7 +136,8 @@ class MunimentError(Exception):
 
     def __init__(self, code: str, message: str, hint: str = "", **details: Any) -> None:
         super().__init__(message)
-        self.code, self.message, self.hint, self.details = code, message, hint, details
+        self.code, self.message, self.hint = code, message, hint
+        self.details = {name: value for name, value in details.items() if value is not None}
 
     def to_json(self) -> Result:
         """Return the object that ``--json`` prints on standard error."""
@@ -421,6 +422,9 @@ def parse_key(value: Any, what: str = "key") -> str:
         return str(value)
     if not isinstance(value, str):
         raise Refused("bad-key", "%s: a text is needed, not %s" % (what, quote(value)))
+    if is_word(value, KEY_PATTERN, 80):
+        raise Refused("bad-key", "%s: %s begins with a name that Windows keeps for a device" % (what, quote(value)),
+                      "say project-%s" % value[:72])
     near = re.sub(r"[^a-z0-9.]+", "-", value.lower()).strip("-.")
     near = re.sub(r"[.-]*\.[.-]*", ".", near)[:80].rstrip("-.")
     position = next((n for n, c in enumerate(value) if not re.match(r"[a-z0-9.-]", c)), None)
@@ -906,6 +910,11 @@ def conflict_handle(key: str, frontier: Iterable[str]) -> str:
     return "C-" + sha256(canonical({"key": key, "frontier": sorted(frontier)}))
 
 
+def short(handle: str | None) -> str | None:
+    """Return a handle as it is shown: its first six digits."""
+    return handle[:8] if handle else None
+
+
 def held_handle(key: str, frontier: Iterable[str], proposal: str) -> str:
     """Return the whole handle of the question whether to accept a held or staged proposal."""
     return "H-" + sha256(canonical({"key": key, "frontier": sorted(frontier), "proposal": proposal}))
@@ -928,14 +937,30 @@ def join_facts(claim: Any, facts: Sequence[Any], rested: bool) -> Any:
     if claim.run is None:  # a resolution
         outcomes, parents, made = {"accepted"}, set(claim.base), claim.at
     outcome = next(o for o in STRENGTH if o in outcomes)
+    made = None if claim.flaw else made
     return claim._replace(outcome=outcome, made=made, standing=outcome == "accepted" and not claim.flaw), parents
+
+
+def _owner_flaw(find: Callable[[str], Any], claim: Any, fact: Any) -> str | None:
+    """Return why an acceptance counts for nothing because of what it replaces, as far as that is here."""
+    if fact.outcome != "accepted" or claim.trust == "confirmed" or claim.imported:
+        return None
+    past = [find(p) for p in set(fact.parents) - set(claim.staged)]  # what it had staged was its own, and was judged by itself
+    guarded = any(c and (c.tier == 1 or (c.trust == "confirmed" and 3 in (c.tier, claim.tier))) for c in past)
+    return "not-owner" if guarded else None
+
+
+def _is_void(find: Callable[[str], Any], fact: Any) -> bool:
+    """Tell whether a fact is the answer of a resolution that counts for nothing."""
+    answer = find(fact.rests) if fact.outcome == "answered" else None
+    return answer is not None and answer.flaw is not None
 
 
 def _fact_flaw(claim: Any, fact: Any, facts: Iterable[Any]) -> str | None:
     """Return why one of the ``facts`` about ``claim`` counts for nothing, as far as the claim alone shows it."""
     if fact.outcome == "withdrawn":
-        seen = any(f.outcome == "accepted" and f.tag == fact.tag and f.seq < fact.seq for f in facts)
-        return "not-yours" if fact.run != claim.run or (claim.trust == "confirmed" and seen) else None
+        accepted = claim.trust == "confirmed" and any(f.outcome == "accepted" and not _fact_flaw(claim, f, ()) for f in facts)
+        return "not-yours" if accepted or fact.run != claim.run else None
     if fact.outcome != "accepted":
         return None
     if claim.op == "touch":
@@ -945,19 +970,20 @@ def _fact_flaw(claim: Any, fact: Any, facts: Iterable[Any]) -> str | None:
     return "not-owner" if claim.tier == 1 and claim.trust != "confirmed" and not claim.imported else None
 
 
-def subject_within(claims: Iterable[Any], facts: Iterable[Any], within: Callable[[str, int, str], bool]) -> Subject:
+def subject_within(claims: Sequence[Any], facts: Iterable[Any], within: Callable[[str, int, str], bool]) -> Subject:
     """Return a key's subject made of those records alone whose (tag, seq, at) is ``within``."""
     told: dict[str, list[Any]] = {}
     facts = [f for f in facts if within(f.tag, f.seq, f.at)]
     for fact in facts:
         told.setdefault(fact.proposal, []).append(fact)
-    runs = {claim.id: claim.run for claim in claims}
-    rests = {(f.rests, runs.get(f.proposal)) for f in facts if f.rests}
+    known = {claim.id: claim for claim in claims}
+    rests = {(f.rests, known[f.proposal].run) for f in facts if f.rests and f.proposal in known}
     then, covers = {}, {}
     for claim in claims:
         if within(claim.tag, claim.seq, claim.at):
             rested = any(target == claim.id and run != claim.run for target, run in rests)
-            then[claim.id], parents = join_facts(claim, told.get(claim.id, ()), rested)
+            counted = [f for f in told.get(claim.id, ()) if not _owner_flaw(known.get, claim, f) and not _is_void(known.get, f)]
+            then[claim.id], parents = join_facts(claim, counted, rested)
             if not claim.flaw:
                 covers[claim.id] = parents
     covered: set[str] = set()
@@ -1051,7 +1077,7 @@ def _judge(state: Any, claim: Any) -> str | None:
             return "foreign-key"
         if target in claim.base:
             deepest = max(deepest, other.depth)
-        elif other.run != claim.run:
+        if target in claim.staged and other.run != claim.run:
             return "foreign-staged"
     if claim.depth <= deepest or (not missing and claim.depth != deepest + 1):
         return "false-depth"
@@ -1071,12 +1097,14 @@ def _settle(state: Any, claim_id: str, rejudge: bool = False) -> None:
         state.add_awaited(claim_id, claim_id)  # settled when its record arrives
         return
     facts = state.facts(claim_id)
-    counted = [f for f in facts if not _parent_flaw(state, before, f)]
+    counted = [f for f in facts if not _parent_flaw(state, before, f) and not _is_void(state.find_claim, f)]
     rested = any(f.outcome == "withdrawn" for f in facts) and state.is_rested(claim_id, before.run)
     claim = before._replace(flaw=_judge(state, before)) if rejudge else before
     claim, parents = join_facts(claim, counted, rested)
     if claim != before:
         state.update_claim(claim, before)
+    for answered in claim.base if claim.run is None and claim.flaw and not before.flaw else ():
+        _settle(state, answered)  # an answer that counts for nothing answers nothing
     for fact in facts:
         _use(state, claim, fact)
     for parent in set(state.parents_of(claim_id)) - parents if rejudge else ():
@@ -1104,16 +1132,11 @@ def _recover(state: Any, claim_id: str, replaced: bool = False) -> None:
 
 
 def _parent_flaw(state: Any, claim: Any, fact: Any) -> str | None:
-    """Return why an acceptance counts for nothing because of what it replaces."""
-    if fact.outcome != "accepted" or claim.trust == "confirmed" or claim.imported:
-        return None
-    for parent in sorted(set(fact.parents) - set(claim.staged)):  # what it had staged was its own, and was judged by itself
-        other = state.find_claim(parent)
-        if other is None:
+    """Return why an acceptance counts for nothing because of what it replaces; what is not here yet is awaited."""
+    for parent in fact.parents:
+        if state.find_claim(parent) is None:
             state.add_awaited(claim.id, parent)
-        elif other.tier == 1 or (other.trust == "confirmed" and 3 in (other.tier, claim.tier)):
-            return "not-owner"
-    return None
+    return _owner_flaw(state.find_claim, claim, fact)
 
 
 def find_flaw(state: Any, claim: Any, fact: Any) -> str | None:
@@ -1172,7 +1195,8 @@ def _apply_resolution(state: Any, at: str, tag: str, seq: int, body: Body, text:
         _settle(state, resolution)
     if "proposal" in body:
         outcome = "declined" if body["answer"] == "decline" else "answered"
-        state.add_fact(Fact(body["proposal"], tag, seq, at, None, outcome, outcome, (), None))
+        state.add_fact(Fact(body["proposal"], tag, seq, at, None, outcome, outcome, (),
+                            resolution if outcome == "answered" else None))
         _settle(state, body["proposal"])
 
 
@@ -1380,7 +1404,7 @@ def _evidence_lines(state: Any, evidence: list[Any]) -> str:
                 lines.append(">   %s\n" % escape(item["note"]))
         else:
             run = state.run_of_entry(item) if is_id(item, "E") else None
-            lines.append("> - [[journal/%s|%s]]\n" % (run, item) if run else "> - %s\n" % escape(item))
+            lines.append("> - [[journal/%s#%s|%s]]\n" % (run, item, item) if run else "> - %s\n" % escape(item))
     return "".join(lines)
 
 
@@ -1399,7 +1423,8 @@ def _said_of(state: Any, claim: Any) -> str:
     """Return who made a claim and when, in words."""
     origin = origin_of(state, claim)
     run = state.find_run(origin.run) if origin.run else None
-    who = "run %s%s" % (origin.run, " (%s)" % run["actor"] if run else "") if origin.run else "the owner"
+    who = "run [[journal/%s|%s]] (%s)" % (origin.run, origin.run, run["actor"]) if run else "run %s" % origin.run
+    who = who if origin.run else "the owner"
     answered = ", taken by the owner" if claim.run is None and origin.run else ""
     return "%s/%s, %s%s, %s" % (claim.source, claim.trust, who, answered, (claim.made or claim.at)[:10])
 
@@ -1470,7 +1495,7 @@ def render_history(state: Any, key: str, page: int) -> str:
     """Return one page of history/<key>.md: generations that are no longer on the frontier, oldest first."""
     parts = ["# History of %s\n" % key]
     for claim in state.history(key, page):
-        ends = "" if claim.standing else ", counts for nothing (%s)" % claim.flaw if claim.flaw else ", %s" % claim.outcome
+        ends = "" if claim.standing else ", %s" % claim.outcome
         parts.append("\n## %s %s%s\n\n%s" % (claim.made, claim.id, ends, _block(state, claim)))
     return seal("".join(parts))
 
@@ -1496,7 +1521,8 @@ def render_card(state: Any, key: str, page: int) -> str:
     """Return one page of conflicts/<key>.md: the open question, if any, and every answer given."""
     subject, door, parts = state.subject(key), state.door(key), ["# Conflict: %s\n" % key]
     if page == 1 and door and door["handle"]:
-        parts.append("\n## Open: %s\n\nWhich holds? Answer with `resolve %s --choose ID --human-approved`.\n" % (
+        parts.append("\n## Open: %s\n\nWhich holds? Answer with `resolve %s --choose ID`, `--choose close` or `--text T`, and"
+                     " `--human-approved`.\n" % (
             door["handle"][:8], door["handle"][:8]))
         for n, claim in enumerate([subject.current, *subject.contenders()]):
             parts.append("\n%s%s:\n\n%s" % (claim.id, "" if n else " (current)", _block(state, claim)))
@@ -2390,7 +2416,7 @@ class State:
         touched[1] += (claim.made is not None) - (before.made is not None)
         orders = [order(c) for c in (claim, before) if c.made] + ([touched[2]] if touched[2] else [])
         touched[2] = min(orders) if orders else None
-        self._count("held", (claim.outcome == "held") - (before.outcome == "held"))
+        self._count("held", (claim.outcome == "held" and not claim.flaw) - (before.outcome == "held" and not before.flaw))
 
     def add_fact(self, fact: Any) -> None:
         """What was said of a proposal."""
@@ -2435,6 +2461,9 @@ class State:
         if found.made:  # what is only staged or held is shown by no view
             touched = self._touch(found.key)
             touched[2] = min(touched[2] or order(found), order(found))
+        for (child,) in self.rows("SELECT child FROM parent WHERE id=? AND child LIKE 'S%'", claim):
+            if self.find_claim(child).depth > found.depth:  # an answer shows what the claim that it took had to say
+                self.show_again(child)
 
     def add_fork(self, key: str) -> None:
         """That values of a key stood beside each other."""
@@ -2590,7 +2619,7 @@ class State:
             conflict_handle(key, ids.split()) if contended else None, used, made, forked, card))
         self._dirty("note", key, (1,))
         if card or had_card:
-            self._dirty("card", key, {1, count_pages(self.count_answers(key))})
+            self._dirty("card", key, range(1, count_pages(self.count_answers(key)) + 1))
         if present != bool(was_present):  # the frontier goes into the history, or comes out of it
             moved = [order(c) for c in map(self.find_claim, {*frontier.split(), *ids.split()}) if c.made]
             first = min([*moved, first] if first else moved, default=None)
@@ -2639,9 +2668,9 @@ class State:
         """Tell whether a claim came with evidence."""
         return "evidence" in self.body(claim)
 
-    def subject(self, key: str) -> Subject:
-        """Return a key's Subject."""
-        return Subject(self._claims_where("key=? AND standing=1 AND covered=0", key))
+    def subject(self, key: str, base: Iterable[Any] = ()) -> Subject:
+        """Return a key's Subject; to it is known, too, what is a generation of the claims ``base``."""
+        return Subject(self._claims_where("key=? AND standing=1 AND covered=0", key), [c for c in base if c.made])
 
     def records_of(self, key: str) -> tuple[list[Any], list[Any]]:
         """Return every claim of a key and every fact about them: a subject's whole past."""
@@ -2884,12 +2913,23 @@ def open_cache(vault: Vault) -> State | None:
     return None
 
 
+def remove_cache(path: str) -> None:
+    """Remove a database and what SQLite keeps beside it."""
+    for name in (path, path + "-wal", path + "-shm", path + "-journal"):
+        if os.path.lexists(name):
+            os.unlink(name)
+
+
+def replace_cache(vault: Vault, path: str) -> None:
+    """Put a closed database in the place of the cache."""
+    remove_cache(vault.cache)
+    os.replace(path, vault.cache)
+
+
 def create_cache(vault: Vault, path: str) -> State:
     """Return an empty cache in the place of what was there; ``:memory:`` makes one that is not kept."""
     if path != ":memory:":
-        for name in (path, path + "-wal", path + "-shm", path + "-journal"):
-            if os.path.lexists(name):
-                os.unlink(name)
+        remove_cache(path)
     state = State(path, fresh=True)
     state.is_new = path != ":memory:"
     state.meta = {"fold": _FOLD, "vault": vault.id}
@@ -3011,7 +3051,7 @@ class Work:
         last = parse_at(self.position.at) + 1 if self.position.at else 0
         now = max(self.call.clock(), last)
         if not AT_MS_MIN <= now <= AT_MS_MAX:
-            raise Refused("bad-clock", "the clock says %d ms since 1970, which is no time that a record can have" % now, "set the clock right")
+            raise Refused("bad-clock", "the clock says %d ms since 1970: no record can have that time" % now, "set the clock right")
         self.at = format_at(now)
 
     def now(self) -> str:
@@ -3110,6 +3150,8 @@ def write_views(work: Work) -> None:
     What cannot be written is said and stays noted as stale: the records are durable without it.
     """
     state, vault = work.state, work.vault
+    if any(position.fault for position in state.positions.values()):
+        return  # what is on disk shows more than can be read: it stays
     dirty = [tuple(row) for row in state.rows("SELECT kind, name, page FROM dirty WHERE kind<>'memory' ORDER BY 1, 2, 3")]
     wanted: list[Any] = [(row, view_path(*row), render_view(state, *row)) for row in dirty]
     if state.rows("SELECT 1 FROM dirty WHERE kind='memory'") or state.meta.get("memory", "") != _find_memory(vault):
@@ -3227,7 +3269,8 @@ def cmd_init(call: Call, args: Row) -> Result:
     digits = noise.hex()
     vault_id = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
     vault, notes = create_vault(folder, vault_id, args["tracked"])
-    with Work(Call(call.words, vault.root, call.folder, call.clock, call.chance, call.lock_wait_s)) as work:
+    call.named = vault.root
+    with Work(call) as work:
         work.commit()
     return {"vault": vault.root, "id": vault.id, "tracked": bool(args["tracked"]), "next": "start --actor NAME", "warnings": notes}
 
@@ -3335,6 +3378,9 @@ def _propose(work: Work, run: Row, op: Row) -> Result:
     proposal = work.add("proposal", run=run["id"], key=key, base=sorted(c.id for c in subject.frontier),
                         staged=sorted(c.id for c in staged), depth=1 + max((c.depth for c in subject.frontier), default=0), **fields)
     result: Result = {"proposal": proposal, "key": key}
+    kept = [name for name in ("detail", "links", "tags") if name in fields["value"] and name not in op]
+    if kept:
+        result["kept"] = kept
     if fields["value"].get("until", "9999") < work.now()[:10]:
         result["warning"] = "until %s has passed already: the subject is expired from the start" % fields["value"]["until"]
     if absent:
@@ -3525,16 +3571,20 @@ def _withdraw(work: Work, run: Row, op: Row) -> Result:
     return {"withdrawn": claim.id, "key": claim.key}
 
 
-def decide_all(state: State, proposals: Iterable[Any], at: str, find_subject: Callable[[str], Subject]) -> list[Body]:
-    """Return the decisions of one revision, each seeing those before it; what has not all of its base here waits."""
+def decide_all(state: State, proposals: Iterable[Any], at: str, find_subject: Callable[[str, list[Any]], Subject]) -> list[Body]:
+    """Return the decisions of one revision, each seeing those before it; what has not all of its base here waits.
+
+    ``find_subject`` gives a key's subject as the revision found it, with those of the claims of a base that are generations.
+    """
     subjects: dict[str, Subject] = {}
     decisions = []
     for proposal in proposals:
         base = [state.find_claim(i) for i in (*proposal.base, *proposal.staged)]
         if None in base:
             continue
-        subject = subjects.get(proposal.key) or find_subject(proposal.key)
-        subject = Subject(subject.frontier, [c for c in (*base, *subject.known.values()) if c.made])
+        found = find_subject(proposal.key, base)
+        before = subjects.get(proposal.key, found)
+        subject = Subject(before.frontier, (*found.known.values(), *before.known.values()))
         decision = decide(subject, proposal)
         subjects[proposal.key] = advance(subject, proposal, decision, at)
         said: Body = {"proposal": proposal.id, "outcome": decision.outcome, "reason": decision.reason}
@@ -3677,7 +3727,7 @@ def cmd_recall(call: Call, args: Row) -> Result:
               "warnings": reading.warnings}
     door = state.door(key)
     if door and args["at"] is None:
-        result.update(expired=bool(door["expired"]), verified=door["verified"], handle=(door["handle"] or "")[:8] or None)
+        result.update(expired=bool(door["expired"]), verified=door["verified"], handle=short(door["handle"]))
     if args["history"]:
         result["history"] = [describe(state, c) for c in state.history(key, count_pages(result["earlier"]))]
     return result
@@ -3691,7 +3741,8 @@ def _recall_prefix(call: Call, prefix: str) -> Result:
     if not doors:
         raise NotFound("not-found", "no present key begins with %s" % quote(prefix), _nearest_hint(reading.state, prefix.rstrip(".-")))
     names = ("key", "tier", "op", "text", "trust", "source", "until", "expired", "verified", "handle")
-    return {"prefix": prefix, "subjects": [{name: door[name] for name in names} for door in doors], "warnings": reading.warnings}
+    rows = [dict({name: door[name] for name in names}, expired=bool(door["expired"]), handle=short(door["handle"])) for door in doors]
+    return {"prefix": prefix, "subjects": rows, "warnings": reading.warnings}
 
 
 def _within_time(state: State, when: str) -> Callable[[str, int, str], bool]:
@@ -4036,13 +4087,24 @@ def cmd_maintain(call: Call, args: Row) -> Result:
 def cmd_rebuild(call: Call, args: Row) -> Result:
     """Make the cache and every view anew from the ledgers; return how many records and views, and how long each took."""
     with Work(call) as work:
-        state, started = work.state, time.monotonic()
-        state.rollback()
-        state.close()
-        work.state = state = create_cache(work.vault, work.vault.cache)
+        started = time.monotonic()
+        beside = os.path.join(work.vault.local, "rebuild.sqlite")
+        state = create_cache(work.vault, beside)
         call.states.append(state)
         state.begin()
         catch_up(state, work.vault)
+        for position in state.positions.values():
+            raise_fault(position)  # nothing was touched yet
+        state.commit()
+        work.state.rollback()
+        for one in (work.state, state):
+            one.close()
+        replace_cache(work.vault, beside)
+        work.state = state = State(work.vault.cache)
+        call.states.append(state)
+        state.load()
+        state.is_new = True
+        state.begin()
         folded = time.monotonic()
         views = list(list_views(state))
         state.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", views)
@@ -4065,9 +4127,14 @@ def cmd_doctor(call: Call, args: Row) -> Result:
     state, records = _check_ledgers(vault, report, _schemas(args["schema"], args["strict"]))
     call.states.append(state)
     checked = time.monotonic()
-    _check_cache(call, vault, state, report)
-    views = _check_views(vault, state, report)
-    doors = _check_doors(vault, state, report)
+    views, doors = 0, {}
+    if any(position.fault for position in state.positions.values()):
+        report("notice", "unchecked-views", vault.root, "cache and views are not checked, and stay as they are, while a ledger is damaged:"
+               " put it back from a copy first")
+    else:
+        _check_cache(call, vault, state, report)
+        views = _check_views(vault, state, report)
+        doors = _check_doors(vault, state, report) if views else {}
     _check_files(vault, report)
     errors, warnings = (sum(f["severity"] == s for f in findings) for s in ("error", "warning"))
     result: Result = {"vault": vault.root, "records": records, "views": views, "doors": doors, "errors": errors, "warnings_count": warnings,
@@ -4160,9 +4227,9 @@ def _replay_decisions(vault: Vault, state: State, tag: str, head: Body, body: Bo
     """
     proposals = [state.find_claim(d["proposal"]) for d in body["decisions"]]
 
-    def find_subject(key: str) -> Subject:
+    def find_subject(key: str, base: list[Any]) -> Subject:
         if all(upto <= look.get(other, -1) for other, upto in done.items()) or not state.has_moved(key, look):
-            return state.subject(key)
+            return state.subject(key, base)
         claims, facts = state.records_of(key)
         return subject_within(claims, facts, lambda tag, seq, at: seq <= look.get(tag, -1))
 
@@ -4188,8 +4255,9 @@ def _check_rules(vault: Vault, state: State, report: Any) -> None:
         claim = state.find_claim(proposal)
         for fact in state.facts(proposal) if claim else ():
             flaw = find_flaw(state, claim, fact)
-            if flaw:
-                report("error", flaw, vault.ledger(fact.tag), "what it says of %s counts for nothing" % proposal, line=fact.seq + 1)
+            if flaw:  # a run may have withdrawn its owner's statement here while it was accepted in another copy
+                severity = "notice" if fact.outcome == "withdrawn" and fact.run == claim.run else "error"
+                report(severity, flaw, vault.ledger(fact.tag), "what it says of %s counts for nothing" % proposal, line=fact.seq + 1)
 
 
 def _check_cache(call: Call, vault: Vault, state: State, report: Any) -> None:
@@ -4217,7 +4285,10 @@ def _pairs(one: Iterator[Any], other: Iterator[Any]) -> Iterator[tuple[Any, Any]
 
 
 def _check_views(vault: Vault, state: State, report: Any) -> int:
-    """Compare every view on disk with a fresh rendering, and report those that no state asks for."""
+    """Compare every view on disk with a fresh rendering, and report those that no state asks for; return how many were due."""
+    if not os.path.lexists(vault.path("MEMORY.md")):
+        report("notice", "no-views", vault.root, "no view was rendered here yet, as in a new clone; the next command makes them")
+        return 0
     residency = Residency(state)
     due = [("MEMORY.md", render_memory(residency)), ("INDEX.md", render_index(residency))]
     names = set()
@@ -4295,11 +4366,13 @@ def _say_init(r: Result) -> None:
 
 
 def _say_start(r: Result) -> None:
-    print(r["brief"], end="")
+    print(r["brief"] + ("This session's run was open, and goes on.\n" if r["resumed"] else ""), end="")
 
 
 def _say_propose(r: Result) -> None:
     print("%s for %s" % (r["proposal"], r["key"]) + ("" if "applied" in r else ", staged; sync or close decides it"))
+    if r.get("kept"):
+        print("kept as they were: %s (--clear empties one)" % ", ".join(r["kept"]))
     if r.get("warning"):
         print("note: " + r["warning"])
     if r.get("nearest"):
@@ -4483,7 +4556,8 @@ def _say_doctor(r: Result) -> None:
         for f in r["findings"]:
             print("%s: %s%s: [%s] %s" % (f["severity"], f["path"], ", line %d" % f["line"] if "line" in f else "", f["kind"], f["message"]))
     print("%d records, %d views, %d errors, %d warnings" % (r["records"], r["views"], r["errors"], r["warnings_count"]))
-    print("doors: hot %(hot)d + index %(index)d + counted %(counted)d = %(subjects)d subjects" % r["doors"])
+    if r["doors"]:
+        print("doors: hot %(hot)d + index %(index)d + counted %(counted)d = %(subjects)d subjects" % r["doors"])
 
 
 def _say_rebuild(r: Result) -> None:
@@ -4590,6 +4664,12 @@ _COMMON = (
     _arg("--lock-wait", type=_seconds, default=30.0, metavar="S", help="seconds to wait for another command; default 30"))
 
 
+def _program() -> str:
+    """Return the name by which the engine was called."""
+    name = os.path.basename(sys.argv[0]) if sys.argv else ""
+    return name if name.startswith("muniment") else "engine.py"
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         raise Usage("usage", "%s: %s" % (self.prog, message), "%s --help" % self.prog)
@@ -4598,7 +4678,7 @@ class _Parser(argparse.ArgumentParser):
 def find_parser(command: Any) -> argparse.ArgumentParser:
     """Return the parser of one command of the table."""
     form = functools.partial(argparse.HelpFormatter, width=100)  # a given width saves the import that would ask the terminal
-    parser = _Parser(prog="engine.py " + command.name, description=command.help, allow_abbrev=False, formatter_class=form)
+    parser = _Parser(prog="%s %s" % (_program(), command.name), description=command.help, allow_abbrev=False, formatter_class=form)
     for flags, options in (*command.args, *_COMMON):
         parser.add_argument(*flags, **options)
     return parser
@@ -4647,7 +4727,7 @@ def _parse(command: Any, words: list[str]) -> Row:
 
 
 def _help() -> None:
-    print("usage: engine.py COMMAND [options]; engine.py COMMAND --help\n\n" + __doc__.split("\n")[0] + "\n")
+    print("usage: %s COMMAND [options]; %s COMMAND --help\n\n%s\n" % (_program(), _program(), __doc__.split("\n", maxsplit=1)[0]))
     for command in COMMANDS:
         print("  %-12s %s" % (command.name, command.help))
     print("\nExit status: 0 done, 1 a bug, 2 usage, 3 refused, 4 recorded but held or beside another, 5 nothing found, 6 busy,\n"
@@ -4664,13 +4744,13 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
     name, rest = _split(words)
     try:
         if not name and not set(rest) & {"--help", "-h", "--version"}:
-            raise Usage("usage", "no command was named", "engine.py --help")
+            raise Usage("usage", "no command was named", "%s --help" % _program())
         if not name or name == "help":
             print(VERSION) if "--version" in rest else _help()
             return 0
         command = next((c for c in COMMANDS if c.name == name), None)
         if command is None:
-            raise Usage("usage", "there is no command %s" % quote(name), "engine.py --help")
+            raise Usage("usage", "there is no command %s" % quote(name), "%s --help" % _program())
         args = _parse(command, rest)
         call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, os.getcwd(),
                     clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"])

@@ -76,7 +76,7 @@ def make_venv(folder: Path, python: str, checkout: Path) -> Path:
     """Make an environment with the checkout installed, and return the folder of its programs."""
     subprocess.run([python, "-m", "venv", "--clear", folder], check=True, env=environment())
     programs = folder / ("Scripts" if os.name == "nt" else "bin")
-    install = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", checkout]
+    install = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(checkout)]
     subprocess.run(install, check=True, env=environment())
     return programs
 
@@ -108,7 +108,7 @@ def grow(path: Path, vault: Path, runs: int, seed: int = 1) -> None:
     now = time.time_ns() // 1_000_000 - runs * 600_000
     call = engine.Call("grow", str(vault), str(Path.cwd()), lambda: now, os.urandom, 30.0)
     write_views, fsync = engine.write_views, os.fsync
-    engine.write_views, os.fsync = lambda _work: None, lambda _descriptor: None
+    engine.write_views, os.fsync = lambda _work: None, lambda fd: None  # noqa: ARG005 - as os.fsync has it
     try:
         engine.cmd_init(call, {"dir": str(vault), "tracked": False})
         keys: list[str] = []
@@ -240,15 +240,17 @@ def everyday(n: int) -> list[tuple[str, list[str]]]:
 
 def operations(count: int, seed: int = 2) -> str:
     """Return a file of operations for `apply`: as many entries as proposals, half of these of new subjects."""
-    dice, keys, lines = random.Random(seed), [], []  # noqa: S311 - as in grow
+    dice = random.Random(seed)  # noqa: S311 - as in grow
+    keys: list[str] = []
+    lines: list[dict[str, Any]] = []
     for n in range(count // 2):
         lines.append({"do": "journal", "text": "Entry %d: %s." % (n, words(dice, 30)), "ref": "N:%d" % n})
         new = n % 2 == 0
         if new:
             keys.append("%s.item-%d" % (dice.choice(AREAS), n))
-        line = {"do": "propose", "key": keys[-1] if new else dice.choice(keys), "text": "%s, %d." % (words(dice, TEXT_WORDS), n),
-                "evidence": ["N:%d" % n]}
-        lines.append(dict(line, tier=2, new_subject=True) if new else line)
+        text = "%s, %d." % (words(dice, TEXT_WORDS), n)
+        lines.append({"do": "propose", "key": keys[-1] if new else dice.choice(keys), "text": text, "evidence": ["N:%d" % n],
+                      **({"tier": 2, "new_subject": True} if new else {})})
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 

@@ -93,7 +93,7 @@ def expected(sessions: dict[str, list[Path]]) -> tuple[int, Facts]:
     entries, texts = 0, {}
     for files in sessions.values():
         for file in files:
-            for operation in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+            for operation in map(json.loads, filter(str.strip, file.read_text(encoding="utf-8").split("\n"))):
                 entries += operation["do"] == "journal"
                 if operation["do"] == "propose" and operation.get("op", "set") == "set":
                     texts[operation["key"]] = operation["text"]

@@ -18,7 +18,7 @@ import sys
 import traceback
 from pathlib import Path
 
-ROOT = Path(os.environ.get("CW") or Path(__file__).resolve().parent.parent)
+ROOT = Path(__file__).resolve().parent.parent
 #: Functions of `os` that change the disk; `os.makedirs` makes its folders with `os.mkdir`.
 PRIMITIVES = ("open", "write", "fsync", "replace", "rename", "unlink", "ftruncate", "mkdir")
 #: What SQLite is told that reaches the disk.
@@ -140,11 +140,11 @@ def run_forked(engine, request):
             answer = run_here(engine, request)
         except BaseException:  # noqa: BLE001 - what the engine lets through is what the test must see
             answer = {"status": 1, "out": "", "err": traceback.format_exc(), "calls": []}
-        with open(writer, "wb") as pipe:
+        with os.fdopen(writer, "wb") as pipe:
             pipe.write(json.dumps(answer).encode())
         os._exit(0)
     os.close(writer)
-    with open(reader, "rb") as pipe:
+    with os.fdopen(reader, "rb") as pipe:
         data = pipe.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return json.loads(data) if data else {"status": None, "out": "", "err": "ended with %d" % code, "calls": []}
@@ -159,7 +159,8 @@ def serve():
         import jsonschema  # noqa: F401
         import referencing  # noqa: F401
     for line in sys.stdin:
-        print(json.dumps(run_forked(engine, json.loads(line))), flush=True)
+        sys.stdout.write(json.dumps(run_forked(engine, json.loads(line))) + "\n")
+        sys.stdout.flush()
 
 
 class Outcome:

@@ -52,8 +52,8 @@ def take(answer):
 OWN_KEYS = COMMON + """
 run = need(*give("start", "--actor", "w%d" % number))["run"]
 for n in range(count):
-    key = "w%d.k%d" % (number, n)
-    proposed.append(need(*give("propose", "--run", run, "--key", key, "--tier", "2", "--new-subject", "--text", "Value %d." % n))["proposal"])
+    argv = ["propose", "--run", run, "--key", "w%d.k%d" % (number, n), "--tier", "2", "--new-subject", "--text", "Value %d." % n]
+    proposed.append(need(*give(*argv))["proposal"])
     if n % 10 == 9:
         take(need(*give("sync", "--run", run)))
 take(need(*give("close", "--run", run, "--outcome", "success", "--summary", "Done.")))
@@ -90,9 +90,9 @@ ended = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
 reads = 0
 while not ended.is_set():
-    for argv in (["status"], ["recall", "shared.k0"], ["recall", "--prefix", "shared"], ["review"], ["log"], ["history", "shared.k0"], ["maintain"]):
-        status, answer = give(*argv)
-        assert status == 0, (argv, answer)
+    for words in ("status", "recall shared.k0", "recall --prefix shared", "review", "log", "history shared.k0", "maintain"):
+        status, answer = give(*words.split())
+        assert status == 0, (words, answer)
         reads += 1
 print(json.dumps(reads))
 """

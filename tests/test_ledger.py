@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import shutil
 import sqlite3
 import subprocess
@@ -313,7 +312,7 @@ def git(folder, *argv):
         "PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull,
         "SYSTEMROOT": os.environ.get("SYSTEMROOT", ""),
         **{"GIT_%s_%s" % (who, what): "x@x.x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}}
-    done = subprocess.run(["git", *argv], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([shutil.which("git"), *argv], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -455,13 +454,15 @@ def cache_a_folder(world):
     world.cache.mkdir()
 
 
+#: Bytes that mean nothing, the same in every run.
+NOISE = b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(500))
 CACHES = {
     "missing": lambda world: world.drop_cache(),
     "empty": lambda world: world.cache.write_bytes(b""),
-    "garbage": lambda world: world.cache.write_bytes(random.Random(5).randbytes(20_000)),
+    "garbage": lambda world: world.cache.write_bytes(NOISE),
     "cut": lambda world: world.cache.write_bytes(world.cache.read_bytes()[:9000]),
     "spoilt-pages": lambda world: world.cache.write_bytes(world.cache.read_bytes()[:8192] + bytes(world.cache.stat().st_size - 8192)),
-    "stray-log": lambda world: Path(str(world.cache) + "-wal").write_bytes(random.Random(5).randbytes(5000)),
+    "stray-log": lambda world: Path(str(world.cache) + "-wal").write_bytes(NOISE),
     "other-tables": cache_of_other_tables,
     "older-fold": cache_of_an_older_fold,
     "another-vault": cache_of_another_vault,
@@ -491,7 +492,8 @@ def test_a_cache_is_brought_in_line_whatever_it_is(world, spoil, first):
 @pytest.mark.parametrize("cache", ["there", "missing", "garbage"])
 def test_a_vault_that_cannot_be_written_to_is_read_in_memory(world, cache):
     """In a folder without the right to write, reading answers in full, writing exits 9, and no byte changes."""
-    CACHES.get(cache, lambda world: None)(world)
+    if cache in CACHES:
+        CACHES[cache](world)
     with tempfile.TemporaryDirectory() as folder, Driver() as driver:
         shutil.copytree(world.vault, Path(folder, "memory"))
         paths = [Path(folder), *Path(folder).rglob("*")]
@@ -563,11 +565,12 @@ def line_of(data, number):
     return start, start + len(lines[number])
 
 
-def flip(where):
-    """Return the damage that one other letter is, ``where`` telling its place in the line."""
+def flip(field):
+    """Return the damage that one other letter is in the value of a field, or at the line's start where there is none."""
+
     def damage(data, number):
         start, end = line_of(data, number)
-        at = start + where(data[start:end])
+        at = start + data[start:end].index(field) + len(field) if field else start
         return data[:at] + (b"0" if data[at:at + 1] != b"0" else b"1") + data[at + 1:]
 
     return damage
@@ -598,6 +601,13 @@ def lengthen(data, number):
     return data[:start] + b"x" * engine.LINE_BYTES_MAX + data[start:]
 
 
+def spoil_text(data, number):
+    """Put a byte that no UTF-8 has into a line's text."""
+    start, end = line_of(data, number)
+    at = start + data[start:end].index(b'"text":"') + 8
+    return data[:at] + b"\xff" + data[at + 1:]
+
+
 def blank(data, number):
     """Put an empty line before a line."""
     start, _ = line_of(data, number)
@@ -606,12 +616,12 @@ def blank(data, number):
 
 #: What is done to line 4 -> (kind of damage that it is, the line from 1 where it shows).
 DAMAGE = {
-    "flipped-in-the-text": (flip(lambda line: line.index(b'"text":"') + 9), "bad-hash", 5),
-    "flipped-in-the-hash": (flip(lambda line: line.index(b'"body":"') + 9), "bad-hash", 5),
-    "flipped-in-the-chain": (flip(lambda line: line.index(b'"prev":"') + 9), "bad-prev", 5),
-    "flipped-in-the-form": (flip(lambda line: 0), "bad-json", 5),
-    "not-utf-8": (lambda data, n: data.replace(b"Payments time", b"Payments \xff\xfeme"), "bad-json", 5),
-    "flipped-time": (flip(lambda line: line.index(b'"at":"') + 9), "bad-at", 5),
+    "flipped-in-the-text": (flip(b'"text":"'), "bad-hash", 5),
+    "flipped-in-the-hash": (flip(b'"body":"'), "bad-hash", 5),
+    "flipped-in-the-chain": (flip(b'"prev":"'), "bad-prev", 5),
+    "flipped-in-the-form": (flip(b""), "bad-json", 5),
+    "not-utf-8": (spoil_text, "bad-json", 5),
+    "flipped-time": (flip(b'"at":"20'), "bad-at", 5),
     "doubled": (double, "bad-seq", 6),
     "left-out": (drop, "bad-seq", 5),
     "swapped": (swap, "bad-seq", 5),

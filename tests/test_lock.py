@@ -12,8 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-import engine
 import pytest
+
+import engine
 
 ROOT = Path(__file__).resolve().parent.parent
 posix = pytest.mark.skipif(os.name != "posix", reason="there is no flock on this system")
@@ -50,7 +51,7 @@ except portalocker.LockException:
 def call(*argv, **options):
     """Run a Python of this one with the engine on its path."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, *argv], env=environment, capture_output=True, text=True, encoding="utf-8", check=False, **options)
+    return subprocess.run([sys.executable, *argv], env=environment, capture_output=True, text=True, check=False, **options)
 
 
 def command(vault, *argv):
@@ -65,7 +66,8 @@ def command(vault, *argv):
 def holder(code, vault):
     """Let another process hold the lock."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", code, str(vault)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    words, pipes = [sys.executable, "-c", code, str(vault)], {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env=environment, text=True, **pipes) as process:
         try:
             assert process.stdout.readline() == "held\n"
             yield process

@@ -108,6 +108,7 @@ def plain_state(units):
             facts += [dict(d, at=head["at"], run=body["run"]) for d in body.get("decisions", ())]
     for claim in claims.values():
         claim["flawed"] = _plain_flawed(claims, claim, origins)
+    for claim in claims.values():
         claim["parents"], claim["outcome"], claim["made"] = _plain_outcome(claims, claim, facts)
         claim["standing"] = claim["outcome"] == "accepted" and not claim["flawed"]
     return claims, _plain_frontiers(claims)
@@ -138,7 +139,7 @@ def _plain_outcome(claims, claim, facts):
                 accepted.append(fact)
     rested = any(f.get("rests") == claim["id"] and f["proposal"] in claims and claims[f["proposal"]]["run"] != claim["run"] for f in facts)
     withdrawn = any(f["outcome"] == "withdrawn" and f["run"] == claim["run"] for f in mine) and not rested and not (owner and accepted)
-    said = {f["outcome"] for f in mine} - {"accepted", "withdrawn"} | {"staged"}
+    said = {f["outcome"] for f in mine if f["outcome"] != "answered" or not claims[f["id"]]["flawed"]} - {"accepted", "withdrawn"} | {"staged"}
     said |= ({"accepted"} if accepted else set()) | ({"withdrawn"} if withdrawn else set())
     outcome = next(o for o in ("declined", "withdrawn", "accepted", "answered", "held", "noop", "staged") if o in said)
     return {p for f in accepted for p in f["parents"]}, outcome, min((f["at"] for f in accepted), default=None)
@@ -166,12 +167,12 @@ def check_plain(state, units):
     claims, frontiers = plain_state(units)
     for row in state.rows("SELECT id, outcome, made, standing, flaw IS NOT NULL FROM claim"):
         claim = claims[row[0]]
-        assert row[1:] == (claim["outcome"], claim["made"], claim["standing"], claim["flawed"]), row[0]
+        assert row[1:] == (claim["outcome"], None if claim["flawed"] else claim["made"], claim["standing"], claim["flawed"]), row[0]
     for key in {claim["key"] for claim in claims.values()}:
         assert [c.id for c in state.subject(key).frontier] == [c["id"] for c in frontiers.get(key, ())], key
     assert state.tally("held") == len(state.waiting("held"))
     assert state.tally("conflicts") == len(state.conflicts()) == sum(
-        len({str(c["value"]) if c["value"]["op"] == "set" else "" for c in frontier if c["trust"] == frontier[0]["trust"]}) > 1
+        len({engine.effect_of(c["value"]) for c in frontier if c["trust"] == frontier[0]["trust"]}) > 1
         for frontier in frontiers.values())
 
 
@@ -762,6 +763,28 @@ def forge_over_owner(forger, key):
     return None
 
 
+def forge_and_withdraw(forger, key):
+    """An agent's value in the place of the owner's, withdrawn again by its own run."""
+    target = forger.find("key=? AND made IS NOT NULL AND (tier=1 OR (tier=3 AND trust='confirmed'))", key)
+    if target:
+        proposal = forger.propose(key, [target])
+        forger.accept(proposal, [target])
+        forger.put("withdrawal", run=forger.run, proposal=proposal)
+        return "not-owner"
+    return None
+
+
+def forge_and_decline(forger, key):
+    """An agent's value in the place of the owner's, declined by the owner."""
+    target = forger.find("key=? AND made IS NOT NULL AND (tier=1 OR (tier=3 AND trust='confirmed'))", key)
+    if target:
+        proposal = forger.propose(key, [target])
+        forger.put("resolution", key=key, handle="H-abcdef", answer="decline", parents=[], depth=0, seen={}, proposal=proposal)
+        forger.accept(proposal, [target])
+        return "not-owner"
+    return None
+
+
 def forge_import(forger, key):
     """An import that was none."""
     forger.accept(forger.propose(key, forger.on(key), tier=1, imported=True, source="legacy", trust="confirmed"), forger.on(key))
@@ -792,6 +815,13 @@ def forge_touch(forger, key):
     return "touch-accepted"
 
 
+def forge_held(forger, key):
+    """A question to the owner about what counts for nothing."""
+    proposal = forger.propose(key, forger.on(key), depth=40)
+    forger.put("revision", run=forger.run, seen={}, decisions=[{"proposal": proposal, "outcome": "held", "reason": "needs-owner"}])
+    return "false-depth"
+
+
 def forge_answer(forger, key):
     """An acceptance by the owner, of what is held, that counts for nothing: what is held stays held."""
     target = forger.find("key=? AND outcome='held'", key)
@@ -803,8 +833,8 @@ def forge_answer(forger, key):
     return None
 
 
-FORGERIES = (forge_depth, forge_shallow, forge_key, forge_staged, forge_parent, forge_owner, forge_over_owner, forge_import,
-             forge_withdrawal, forge_owners_withdrawal, forge_touch, forge_answer)
+FORGERIES = (forge_depth, forge_shallow, forge_key, forge_staged, forge_parent, forge_owner, forge_over_owner, forge_and_withdraw,
+             forge_and_decline, forge_import, forge_withdrawal, forge_owners_withdrawal, forge_touch, forge_held, forge_answer)
 
 
 def _counting(state):
@@ -812,7 +842,9 @@ def _counting(state):
     subjects = state.rows("SELECT key, current, frontier, present, tier, op, trust, source, text, until, handle FROM subject"
                           " WHERE current IS NOT NULL ORDER BY key")
     claims = state.rows("SELECT id, outcome, made, standing, covered, flaw FROM claim WHERE tag<>? ORDER BY id", FORGER)
-    return {"subjects": subjects, "claims": claims, "conflicts": state.tally("conflicts"),
+    pasts = {key: [c.id for page in range(1, engine.count_pages(state.count_history(key)) + 1) for c in state.history(key, page)]
+             for key in replicas.KEYS}
+    return {"subjects": subjects, "claims": claims, "pasts": pasts, "conflicts": state.tally("conflicts"), "held": state.tally("held"),
             "tiers": [state.tally("tier%d" % t) for t in engine.TIERS], "settings": state.rows("SELECT * FROM setting ORDER BY 1")}
 
 

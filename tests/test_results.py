@@ -172,6 +172,8 @@ def read(vault, codex):
         if event["kind"] in ("revision", "resolution"):
             vault("show", event["id"])
     vault("show", events[-1]["id"], "--view")
+    for what in (vault.seen["journal"][0]["entry"], *(r["proposal"] for r in vault.seen["propose"][:4] if "proposal" in r)):
+        vault("show", what)
     vault("show", "V99-k7qdm2xw", exit_status=5)
     vault("status")
 

@@ -41,7 +41,7 @@ def test_pages(cli, project):
     """A page has 200 values; the last is shown unless another is named, and the view has the same pages."""
     run = project.start()
     ops = [{"do": "propose", "key": "a.b", "text": str(n), **({"tier": 2, "new_subject": True} if n == 0 else {})} for n in range(402)]
-    project.ok("apply", "--run", run, "-", stdin="\n".join(json.dumps(op) for op in [*ops, {"do": "sync"}]).encode())
+    project.ok("apply", "--run", run, "-", stdin="".join(json.dumps(op) + '\n{"do":"sync"}\n' for op in ops).encode())
     reply = cli("history", "a.b")
     assert (reply["total"], reply["page"], reply["pages"], [c["text"] for c in reply["generations"]]) == (401, 3, 3, ["400"])
     reply = cli("history", "a.b", "--page", "2")
