@@ -106,26 +106,33 @@ def grow(path: Path, vault: Path, runs: int, seed: int = 1) -> None:
     """
     engine, dice = load_engine(path), random.Random(seed)  # noqa: S311 - the same vault each time, no secret
     now = time.time_ns() // 1_000_000 - runs * 600_000
-    call = engine.Call("grow", str(vault), str(Path.cwd()), lambda: now, os.urandom, 30.0)
+
+    def do(command: Callable[[Any, dict[str, Any]], dict[str, Any]], **args: Any) -> dict[str, Any]:
+        call = engine.Call("grow", str(vault), str(Path.cwd()), lambda: now, os.urandom, 30.0)
+        try:
+            return command(call, args)
+        finally:
+            call.close()
+
     write_views, fsync = engine.write_views, os.fsync
     engine.write_views, os.fsync = lambda _work: None, lambda fd: None  # noqa: ARG005 - as os.fsync has it
     try:
-        engine.cmd_init(call, {"dir": str(vault), "tracked": False})
+        do(engine.cmd_init, dir=str(vault), tracked=False)
         keys: list[str] = []
         for n in range(runs):
             now += 600_000
-            run = engine.cmd_start(call, {"actor": "agent-%d" % (n % 7), "session": None})["run"]
-            for m in range(2):
-                engine.cmd_journal(call, {"run": run, "text": "Run %d, entry %d: %s." % (n, m, words(dice, 30))})
-            engine.cmd_propose(call, propose(run, FOCUS, n == 0, dice))
             new = n % 3 > 0 or not keys
             if new:
                 keys.append("%s.topic-%d" % (dice.choice(AREAS), n))
-            engine.cmd_propose(call, propose(run, keys[-1] if new else dice.choice(keys), new, dice))
-            engine.cmd_close(call, {"run": run, "outcome": "success", "summary": "Run %d: %s." % (n, words(dice, 8))})
+            lines = [entry("Run %d, entry %d: %s." % (n, m, words(dice, 30))) for m in range(2)]
+            lines += [proposal(FOCUS, n == 0, dice), proposal(keys[-1] if new else dice.choice(keys), new, dice)]
+            run = do(engine.cmd_start, actor="agent-%d" % (n % 7), session=None)["run"]
+            if do(engine.cmd_apply, run=run, lines=lines, atomic=False)["failed"]:
+                raise SystemExit("core.py: run %d of the vault to grow failed" % n)
+            do(engine.cmd_close, run=run, outcome="success", summary="Run %d: %s." % (n, words(dice, 8)))
     finally:
         engine.write_views, os.fsync = write_views, fsync
-    engine.cmd_rebuild(call, {})
+    do(engine.cmd_rebuild)
 
 
 def prepare(engine: Path, vault: Path, size: int) -> None:
@@ -150,10 +157,15 @@ def words(dice: random.Random, count: int) -> str:
     return " ".join(dice.choices(WORDS, k=count))
 
 
-def propose(run: str, key: str, new: bool, dice: random.Random) -> dict[str, Any]:
-    """Return the arguments of a `propose`."""
-    return {"run": run, "key": key, "text": "%s, %d." % (words(dice, TEXT_WORDS), dice.randrange(10**6)), "tier": 2 if new else None,
-            "new_subject": True if new else None, "now": False}
+def entry(text: str, **more: Any) -> str:
+    """Return the line of `apply` that journals an entry."""
+    return json.dumps({"do": "journal", "text": text, **more})
+
+
+def proposal(key: str, new: bool, dice: random.Random, **more: Any) -> str:
+    """Return the line of `apply` that proposes a new text of a subject."""
+    text = "%s, %d." % (words(dice, TEXT_WORDS), dice.randrange(10**6))
+    return json.dumps({"do": "propose", "key": key, "text": text, **({"tier": 2, "new_subject": True} if new else {}), **more})
 
 
 class Bench:
@@ -242,16 +254,14 @@ def operations(count: int, seed: int = 2) -> str:
     """Return a file of operations for `apply`: as many entries as proposals, half of these of new subjects."""
     dice = random.Random(seed)  # noqa: S311 - as in grow
     keys: list[str] = []
-    lines: list[dict[str, Any]] = []
+    lines: list[str] = []
     for n in range(count // 2):
-        lines.append({"do": "journal", "text": "Entry %d: %s." % (n, words(dice, 30)), "ref": "N:%d" % n})
         new = n % 2 == 0
         if new:
             keys.append("%s.item-%d" % (dice.choice(AREAS), n))
-        text = "%s, %d." % (words(dice, TEXT_WORDS), n)
-        lines.append({"do": "propose", "key": keys[-1] if new else dice.choice(keys), "text": text, "evidence": ["N:%d" % n],
-                      **({"tier": 2, "new_subject": True} if new else {})})
-    return "".join(json.dumps(line) + "\n" for line in lines)
+        lines.append(entry("Entry %d: %s." % (n, words(dice, 30)), ref="N:%d" % n))
+        lines.append(proposal(keys[-1] if new else dice.choice(keys), new, dice, evidence=["N:%d" % n]))
+    return "".join(line + "\n" for line in lines)
 
 
 def time_apply(bench: Bench, folder: Path) -> tuple[float, float]:

@@ -106,7 +106,7 @@ def propose(vault, codex, claude):
                   "--tag", "pay", "--until", "2026-12-01", "--why", "Because.", "--detail-file", "-", stdin=b"# Detail\n")
     vault("withdraw", first["proposal"], "--run", codex)
     vault("withdraw", first["proposal"], "--run", codex, exit_status=3)
-    vault(*new, "--key", "shop.next", "--text", "A.", "--until", "2026-12-01", "--now")
+    vault(*new, "--key", "shop.next", "--text", "A.", "--until", "2026-12-01", "--tag", "pay", "--now")
     vault("propose", "--run", codex, "--key", "shop.nxt", "--tier", "2", "--text", "Typo.", "--now", exit_status=4)
     vault("propose", "--run", codex, "--key", "shop.next", "--text", "B.", "--evidence", "nothing", exit_status=3)
     vault("propose", "--run", codex, "--key", "Shop.Next", "--text", "B.", exit_status=3)
@@ -238,7 +238,7 @@ def test_results_are_closed_and_every_field_was_seen(day, check, command):
         assert list(schema.iter_errors(dict(result, unheard_of=1)))
         for name in result:
             less = {n: v for n, v in result.items() if n != name}
-            optional = ("warning", "nearest", "history", "edits", "answer")
+            optional = ("warning", "nearest", "kept", "history", "edits", "answer")
             assert name in optional or list(schema.iter_errors(less)), name
     branches = schema.schema.get("oneOf", [schema.schema])
     named = {name for branch in branches for name in branch["properties"]}
