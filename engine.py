@@ -1105,8 +1105,9 @@ def _settle(state: Any, claim_id: str, rejudge: bool = False) -> None:
         state.update_claim(claim, before)
     for answered in claim.base if claim.run is None and claim.flaw and not before.flaw else ():
         _settle(state, answered)  # an answer that counts for nothing answers nothing
+    accepted = any(f.outcome == "accepted" for f in facts)
     for fact in facts:
-        _use(state, claim, fact)
+        _use(state, claim, fact, accepted)
     for parent in set(state.parents_of(claim_id)) - parents if rejudge else ():
         state.drop_parent(claim_id, parent)
         _recover(state, parent)
@@ -1144,13 +1145,16 @@ def find_flaw(state: Any, claim: Any, fact: Any) -> str | None:
     return _fact_flaw(claim, fact, state.facts(claim.id)) or _parent_flaw(state, claim, fact)
 
 
-def _use(state: Any, claim: Any, fact: Any) -> None:
-    """Note when a subject was used, moved and verified, and whether values ever stood beside each other in it."""
+def _use(state: Any, claim: Any, fact: Any, accepted: bool) -> None:
+    """Note when a subject was used, moved and verified, and whether values ever stood beside each other in it.
+
+    ``accepted`` tells whether any fact ever accepted the claim: facts only grow, so the order in which they come is no matter.
+    """
     if fact.outcome in ("accepted", "noop"):
         state.use(claim.key, fact.at)
-    if fact.outcome == "accepted" or (fact.outcome in ("withdrawn", "declined") and claim.made):
+    if fact.outcome == "accepted" or (fact.outcome in ("withdrawn", "declined") and accepted):
         state.add_move(claim.key, fact.tag, fact.seq)
-    if fact.reason == "beside" or (fact.outcome == "withdrawn" and claim.made):
+    if fact.reason == "beside" or (fact.outcome == "withdrawn" and accepted):
         state.add_fork(claim.key)
     if fact.reason == "touched" and state.has_evidence(claim.id):
         for target in claim.base:
@@ -1454,6 +1458,7 @@ def _block(state: Any, claim: Any) -> str:
     """Return all that a generation says, as history and card show it."""
     value = state.body(claim.id)["value"]
     fields = ["%s %s" % (name, value[name]) for name in ("tier", "kind", "status", "importance", "confidence", "until") if name in value]
+    fields += ["%s %s" % (name, " ".join(value[name])) for name in ("tags", "links") if name in value]
     detail = "\nDetail:\n\n" + quoted(value["detail"]) if "detail" in value else ""
     return "%s\n%s; %s.\n%s%s" % (_claim_text(claim, value), _said_of(state, claim), ", ".join(fields), detail,
                                  _grounds(state, claim, "\n%s:\n\n%s"))
@@ -2887,8 +2892,8 @@ def catch_up(state: State, vault: Vault) -> bool:
         position = state.positions.get(tag) or first_position(vault, tag)
         if stamp_of(stat) == position.stamp:
             continue
-        if stat.st_size < position.offset or not is_continued(vault, position):
-            return False
+        if (stat.st_size <= position.size and position.seq >= 0) or not is_continued(vault, position):
+            return False  # not only appended to: all of it is proved again
         position.fault = None
         fold(state, vault, position, stat.st_size)
         position.stamp = stamp_of(stat)
@@ -3128,8 +3133,8 @@ def _state_in_line(vault: Vault) -> State:
                 state.begin()
                 if catch_up(state, vault):
                     return state
-            except sqlite3.DatabaseError:
-                if attempt is None:
+            except sqlite3.DatabaseError as error:
+                if attempt is None or isinstance(error, sqlite3.OperationalError):  # it is sound, but cannot be had now
                     state.close()
                     raise
             state.close()
@@ -4397,12 +4402,18 @@ def _say_close(r: Result) -> None:
     print("%s closed, %s" % (r["run"], r["outcome"]))
 
 
-def _say_grounds(c: Row) -> None:
-    for name in ("why", "note"):
+def _say_value(c: Row) -> None:
+    """Print all that a claim says beside its text: what is asked of the owner must hide nothing."""
+    said = [(name, c[name]) for name in ("tier", "kind", "status", "importance", "confidence", "until", "tags", "links") if name in c]
+    if said:
+        print("    " + ", ".join("%s %s" % (name, " ".join(v) if isinstance(v, list) else v) for name, v in said))
+    for name in ("falsifier", "why", "note"):
         if name in c:
-            print("  %s: %s" % (name, c[name].replace("\n", "\n    ")))
+            print("    %s: %s" % (name, c[name].replace("\n", "\n      ")))
+    for line in c["detail"].split("\n") if "detail" in c else ():
+        print("    | " + line)
     for e in c.get("evidence", ()):
-        print("  evidence: %s" % (e if isinstance(e, str) else "exit %(exit)d on %(date)s: %(command)s" % e))
+        print("    evidence: %s" % (e if isinstance(e, str) else "exit %(exit)d on %(date)s: %(command)s" % e))
 
 
 def _claim_line(c: Row) -> str:
@@ -4418,15 +4429,9 @@ def _say_recall(r: Result) -> None:
         return
     print("%s: %s%s" % (r["key"], r["status"], " " + r["handle"] if r.get("handle") else ""))
     print("> " + _claim_line(r["current"]))
-    for name in ("tier", "kind", "status", "importance", "confidence", "falsifier", "until", "links", "tags"):
-        if name in r["current"]:
-            value = r["current"][name]
-            print("  %s: %s" % (name, ", ".join(value) if isinstance(value, list) else value))
+    _say_value(r["current"])
     if r.get("verified"):
         print("  verified: %s" % r["verified"][:10])
-    _say_grounds(r["current"])
-    for line in (r["current"].get("detail") or "").split("\n") if r["current"].get("detail") else ():
-        print("  | " + line)
     for kind in ("contenders", "outranked"):
         for c in r[kind]:
             print("%s: %s" % (kind, _claim_line(c)))
@@ -4452,7 +4457,7 @@ def _say_show(r: Result) -> None:
         return
     if "proposal" in r:
         print("%s: %s\n> %s" % (r["proposal"]["key"], r["proposal"]["outcome"], _claim_line(r["proposal"])))
-        _say_grounds(r["proposal"])
+        _say_value(r["proposal"])
         return
     print("%s at %s%s" % (r["revision"], r["at"], " by " + r["run"] if r["run"] else ""))
     for d in r["decisions"]:
@@ -4487,13 +4492,14 @@ def _say_review(r: Result) -> None:
             print("%s  Which holds for %s?" % (q["handle"], q["key"]))
             for c in q["values"]:
                 print("  --choose %s: %s" % (c["id"], _claim_line(c)))
-                _say_grounds(c)
+                _say_value(c)
             print('  or --choose close, or --text "..." in your own words')
         else:
             print("%s  Accept for %s? (%s)\n  %s" % (q["handle"], q["key"], q["about"], _claim_line(q["proposal"])))
-            _say_grounds(q["proposal"])
+            _say_value(q["proposal"])
             for c in q["values"]:
                 print("  now: %s" % _claim_line(c))
+                _say_value(c)
             print("  --choose accept or --choose decline")
         print("  resolve %s --choose ... --human-approved" % q["handle"])
     for e in r.get("edits", ()):
@@ -4855,7 +4861,7 @@ def _demo(folder: str | None, as_json: bool) -> int:
         if not as_json:
             print(text, end="")
 
-    status, said = _captured(["init", vault])
+    status, said = _captured(["init", vault, *(["--json"] if as_json else [])])
     say(said)
     for text, template in _DEMO if status == 0 else ():
         if text:

@@ -128,10 +128,16 @@ def world(filled, tmp_path):
     return adopt(World(tmp_path, Chance(TAGS[1:])), filled)
 
 
+def place_of(world):
+    """Return what tells this copy's local/ from a copy of it."""
+    found = (world.local / "here").stat()
+    return "%d %d" % (found.st_ino, found.st_ctime_ns)
+
+
 def adopt(copy, original):
     """Let a copied vault take itself for its original: a copy is another replica."""
     known = json.loads(copy.replica.read_bytes())
-    known["inode"] = copy.local.stat().st_ino
+    known["place"] = place_of(copy)
     copy.replica.write_text(json.dumps(known), encoding="utf-8")
     copy.chance.salts, copy.now_ms, copy.run_id = original.chance.salts, original.now_ms, original.run_id
     return copy
@@ -234,20 +240,20 @@ def test_an_own_ledger_that_went_back_is_not_written_to(world):
 # -- what a copy knows of itself --
 
 GARBAGE = {
-    "empty": b"", "cut": b'{"inode":', "list": b"[]", "null": b"null", "bytes": b"\xff\xfe\x00", "deep": b"[" * 100_000,
-    "no-tags": b'{"inode":%d}', "tags-a-list": b'{"inode":%d,"tags":[],"writer":"aaaaaaaa"}',
-    "tail-a-number": b'{"inode":%d,"tags":{"aaaaaaaa":[1,2]},"writer":"aaaaaaaa"}',
-    "seq-a-word": b'{"inode":%d,"tags":{"aaaaaaaa":["x",null]},"writer":"aaaaaaaa"}',
-    "seq-beyond": b'{"inode":%d,"tags":{"aaaaaaaa":[99999,"' + b"0" * 64 + b'"]},"writer":"aaaaaaaa"}',
-    "writer-a-list": b'{"inode":%d,"tags":{},"writer":["aaaaaaaa"]}',
-    "tag-a-path": b'{"inode":%d,"tags":{"../../aaa":[1,"x"]},"writer":"../../aaa"}',
+    "empty": b"", "cut": b'{"place":', "list": b"[]", "null": b"null", "bytes": b"\xff\xfe\x00", "deep": b"[" * 100_000,
+    "no-tags": b'{"place":"%s"}', "tags-a-list": b'{"place":"%s","tags":[],"writer":"aaaaaaaa"}',
+    "tail-a-number": b'{"place":"%s","tags":{"aaaaaaaa":[1,2]},"writer":"aaaaaaaa"}',
+    "seq-a-word": b'{"place":"%s","tags":{"aaaaaaaa":["x",null]},"writer":"aaaaaaaa"}',
+    "seq-beyond": b'{"place":"%s","tags":{"aaaaaaaa":[99999,"' + b"0" * 64 + b'"]},"writer":"aaaaaaaa"}',
+    "writer-a-list": b'{"place":"%s","tags":{},"writer":["aaaaaaaa"]}',
+    "tag-a-path": b'{"place":"%s","tags":{"../../aaa":[1,"x"]},"writer":"../../aaa"}',
 }
 
 
 @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
 def test_a_replica_file_that_is_not_sound_costs_a_tag_and_nothing_else(world, data):
     """What is not a sound replica.json is as none: the next write mints a tag, and everything recorded counts on."""
-    world.replica.write_bytes(data.replace(b"%d", str(world.local.stat().st_ino).encode()))
+    world.replica.write_bytes(data.replace(b"%s", place_of(world).encode()))
     run = world.start()
     assert run.endswith(TAGS[1])
     assert world.journal(run)[0] == 0
