@@ -1055,6 +1055,7 @@ def _add_claim(state: Any, claim: Any, body: Body, text: str) -> None:
     if late:
         for child in late:
             _settle(state, child, child != claim.id)
+            state.show_again(child)
         _recover(state, claim.id)
 
 
@@ -1325,7 +1326,7 @@ class Residency:
     """
 
     def __init__(self, state: Any) -> None:
-        head = _MEMORY_HEAD + "".join("\n## %s\n\n" % title for _, title in _SECTIONS) + _tail(10**9, 10**9)
+        head = _MEMORY_HEAD + "".join("\n## %s\n\n" % title for _, title in _SECTIONS) + _tail(10**9, 10**9 + 1)
         self._state, self.total = state, state.count_present()
         self._bytes_left = state.setting("hot-bytes") - len(head.encode("utf-8")) - _SEAL_BYTES
         self._lines_left = state.setting("hot-lines") - head.count("\n") - 1
@@ -1365,7 +1366,8 @@ class Residency:
 
 
 def _tail(hot: int, total: int) -> str:
-    return "\n%d of %d subjects are here; the doors of the others are in [[INDEX]].\n" % (hot, total)
+    others = "; the doors of the others are in [[INDEX]]" if hot < total else ""
+    return "\n%d of %d subjects are here%s.\n" % (hot, total, others)
 
 
 def render_memory(residency: Residency) -> str:
@@ -1459,7 +1461,10 @@ def _block(state: Any, claim: Any) -> str:
     value = state.body(claim.id)["value"]
     fields = ["%s %s" % (name, value[name]) for name in ("tier", "kind", "status", "importance", "confidence", "until") if name in value]
     fields += ["%s %s" % (name, " ".join(value[name])) for name in ("tags", "links") if name in value]
-    detail = "\nDetail:\n\n" + quoted(value["detail"]) if "detail" in value else ""
+    before = [state.body(p)["value"].get("detail") for p in state.parents_of(claim.id) if state.find_claim(p)]
+    detail = value.get("detail", "")
+    if detail:
+        detail = "\nDetail: as before.\n" if detail in before else "\nDetail:\n\n" + quoted(detail)
     return "%s\n%s; %s.\n%s%s" % (_claim_text(claim, value), _said_of(state, claim), ", ".join(fields), detail,
                                  _grounds(state, claim, "\n%s:\n\n%s"))
 
@@ -1625,7 +1630,8 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[
     ]
     lines = [line for part in parts for line in part]
     shown = sum(line.startswith("> ") for part in parts[5:7] for line in part)
-    lines.append("%d more in MEMORY.md, %d subjects in all." % (len(residency.hot) - shown, residency.total))
+    lines.append("%d more in MEMORY.md, %d subjects in all." % (len(residency.hot) - shown, residency.total)
+                 if residency.total else "No subject is recorded yet.")
     return "\n".join(lines) + "\n"
 
 
@@ -3714,6 +3720,8 @@ def cmd_recall(call: Call, args: Row) -> Result:
         raise Usage("usage", "recall needs either a KEY, perhaps with --history or --at, or --prefix alone", "recall --help")
     if args["prefix"] is not None:
         return _recall_prefix(call, args["prefix"])
+    if is_id(args["key"], "VSPE"):
+        raise Refused("bad-key", "key: %s is an id, and recall takes keys" % quote(args["key"]), "show %s" % args["key"])
     key = parse_key(args["key"])
     reading = Reading(call)
     state = reading.state
@@ -3822,7 +3830,7 @@ def cmd_log(call: Call, args: Row) -> Result:
         body = event["body"]
         row = {name: event[name] for name in ("id", "kind", "at", "run", "key") if event[name]}
         for name in ("actor", "outcome", "summary", "how", "answer", "handle", "name", "value", "what", "path"):
-            if name in body and name not in row:
+            if name in body and name not in row and not isinstance(body[name], dict):
                 row[name] = body[name]
         if event["kind"] == "revision":
             row["decisions"] = {o: n for o in ("accepted", "noop", "held") if (n := sum(d["outcome"] == o for d in body["decisions"]))}
@@ -3934,8 +3942,10 @@ def cmd_resolve(call: Call, args: Row) -> Result:
         resolution = work.add("resolution", handle=question["whole"], seen=work.seen(), **fields, **extra)
         work.commit()
         door = work.state.door(question["key"])
+    kept = [name for name in ("detail", "links", "tags") if fields["answer"] == "text" and name in fields["value"]]
     return {"resolution": resolution, "key": question["key"], "answer": fields["answer"], "present": bool(door),
-            "text": fields.get("value", {}).get("text"), "warnings": work.warnings}
+            "text": fields.get("value", {}).get("text"), "warnings": work.warnings,
+            **({"kept": kept} if kept else {})}
 
 
 def _answer(state: State, question: Row, choose: str | None, text: str | None) -> Row:
@@ -4435,6 +4445,7 @@ def _say_recall(r: Result) -> None:
     for kind in ("contenders", "outranked"):
         for c in r[kind]:
             print("%s: %s" % (kind, _claim_line(c)))
+            _say_value(c)
     for c in r.get("history", ()):
         print("earlier: " + _claim_line(c))
     if r["earlier"] and "history" not in r:
@@ -4512,6 +4523,8 @@ def _say_review(r: Result) -> None:
 
 def _say_resolve(r: Result) -> None:
     print("%s: %s %s%s" % (r["resolution"], r["key"], r["answer"], ", now: " + r["text"] if r["text"] else ""))
+    if r.get("kept"):
+        print("kept as they were: %s" % ", ".join(r["kept"]))
 
 
 def _say_apply(r: Result) -> None:

@@ -21,7 +21,7 @@ def pytest_configure() -> None:
         from hypothesis import HealthCheck, settings
     except ImportError:
         return
-    settings.register_profile("muniment", max_examples=40, derandomize=True, database=None, deadline=None,
+    settings.register_profile("muniment", max_examples=25, derandomize=True, database=None, deadline=None,
                               suppress_health_check=list(HealthCheck))
     settings.load_profile("muniment")
 

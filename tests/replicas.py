@@ -8,6 +8,7 @@ which another replica fetches whole units, as much of any file as it likes.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import random
 from collections import namedtuple
@@ -109,9 +110,17 @@ class Chance:
 OPENED = []
 
 
+@functools.lru_cache(maxsize=1)
+def _empty():
+    """Return a cache of empty tables, which take longer to make than to copy."""
+    return engine.create_cache(Place(), ":memory:")
+
+
 def open_state():
     """Return an empty cache in memory."""
-    state = engine.create_cache(Place(), ":memory:")
+    state = engine.State(":memory:")
+    _empty().db.backup(state.db)
+    state.meta = dict(_empty().meta)
     OPENED.append(state)
     state.begin()
     return state
@@ -123,12 +132,19 @@ def close_all():
         OPENED.pop().close()
 
 
+def close_last():
+    """Close every database, that of `_empty` too."""
+    close_all()
+    _empty().close()
+    _empty.cache_clear()
+
+
 class World:
     """Ledgers by tag, each a list of Units, and the replicas that write them. There is one at a time."""
 
-    def __init__(self, count=1, skews=SKEWS_MS):
+    def __init__(self, count=1, skews=SKEWS_MS, shown=False):
         close_all()
-        self.ledgers, self.tick, self.chance = {}, 0, Chance()
+        self.ledgers, self.tick, self.chance, self.shown = {}, 0, Chance(), shown
         self.replicas = [Replica(self, TAGS[2 * n:2 * n + 2], skews[n % len(skews)]) for n in range(count)]
 
     def append(self, position, records, at):
@@ -210,7 +226,9 @@ class Replica:
             self.fetch(tag)
 
     def render(self):
-        """Write the views that the cache says have changed, and no others."""
+        """Write the views that the cache says have changed, and no others; nothing, if views are not asked for."""
+        if not self.world.shown:
+            return
         state = self.state
         rows = state.rows("SELECT kind, name, page FROM dirty ORDER BY 1, 2, 3")
         for row in rows:
@@ -305,12 +323,13 @@ KEYS = ("a", "b.next", "b.rule")
 ACTORS = ("codex", "claude")
 
 
-def play(count, steps, after=None):
+def play(count, steps, after=None, shown=False):
     """Return a World in which ``steps``, tuples of small integers, were played as commands.
 
-    What a command refuses is left out: a refusal records nothing. ``after(replica)`` is called after each step.
+    What a command refuses is left out: a refusal records nothing. ``after(replica)`` is called after each step. With
+    ``shown``, the replicas keep the files of their views.
     """
-    world = World(count)
+    world = World(count, shown=shown)
     for replica in world.replicas:
         replica.runs = [replica.start(actor) for actor in ACTORS]
     for n, step in enumerate(steps):

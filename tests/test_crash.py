@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from crash_driver import ROOT, Driver, Kept
@@ -264,6 +265,45 @@ def test_a_write_may_take_less_than_it_was_given(case):
             outcome = case.run({"at": number, "action": "short"})
             assert (outcome.status, case.vault.added()) == (case.status, case.units), call
     case.check_sound(outcome)
+
+
+def durable(calls):
+    """Return the paths of what a command's calls made durable: fsynced, or put in its place after it was."""
+    synced = set()
+    for name, path in calls:
+        if name == "fsync":
+            synced.add(path)
+        elif name == "open":
+            synced.discard(path)
+        elif name == "replace" and any(p.endswith("beside.tmp") for p in synced):
+            synced.add(path)
+    return {path for path in map(Path, synced) if path.is_file()}
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_what_was_acknowledged_is_there_without_what_was_not_synced(case):
+    """Of a command that was done, what it fsynced is enough: with all else as before, its unit is recorded."""
+    case.reset()
+    outcome = case.vault.run(*case.argv)
+    kept = {path: path.read_bytes() for path in durable(outcome.calls)}
+    case.reset()
+    for path, data in kept.items():
+        path.write_bytes(data)
+    assert case.check_after(outcome, look=False) == 1
+
+
+@pytest.mark.parametrize("case", CASES, indirect=True)
+def test_records_are_durable_before_anything_refers_to_them(case):
+    """Each append is one write and one fsync of the ledger, before cache, tail and views are touched."""
+    made = [(name, path.rpartition("/")[2]) for name, path in case.calls]
+    appends = [n for n, (name, path) in enumerate(made) if name == "write" and path.endswith(".jsonl")]
+    assert len(appends) == len(case.units)
+    for n in appends:
+        commit = made.index(("COMMIT", "state.sqlite"), n)
+        assert [name for name, path in made[n:commit] if path.endswith(".jsonl")] == ["write", "fsync"]
+    main = appends[case.units.index(case.main)]
+    assert ("replace", "MEMORY.md") not in made[:main]
+    assert ("replace", "replica.json") in made[main:]
 
 
 # -- the disk says no --

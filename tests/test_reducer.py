@@ -6,6 +6,7 @@ and compare. `Reading` of the rules is independent: `plain_state` says again, sl
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import random
 
@@ -19,17 +20,16 @@ from hypothesis import strategies as st
 import engine
 
 
-@pytest.fixture(autouse=True)
-def _tidy():
-    yield
-    replicas.close_all()
+def teardown_module():
+    """Close what the last test opened."""
+    replicas.close_last()
 
 
 STEP = st.tuples(st.integers(0, 20), st.integers(0, 2), st.integers(0, 3), st.integers(0, 5))
-STEPS = st.lists(STEP, min_size=15, max_size=45)
+STEPS = st.lists(STEP, min_size=10, max_size=32)
 COUNT = st.integers(1, 3)
 SEED = st.integers(0, 2**32 - 1)
-FEWER = settings(max_examples=20)
+FEWER = settings(max_examples=12)
 
 
 # -- any order --
@@ -41,14 +41,14 @@ def check_any_order(world, rng):
         has = {tag: replica.has(tag) for tag in world.ledgers}
         fresh = replicas.fold_fresh(replicas.interleave(world.units(has), rng), lambda: rng.random() < 0.2)
         assert not replicas.differences(replicas.tables(replica.state), replicas.tables(fresh))
-        assert not replicas.differences(replica.files, replicas.views(fresh))
+        assert not world.shown or not replicas.differences(replica.files, replicas.views(fresh))
     for replica in world.replicas:
         while any(replica.has(tag) < len(units) for tag, units in world.ledgers.items()):
             replica.fetch(rng.choice(sorted(world.ledgers)), rng.choice((1, 2, 5, 50)))
     known, shown = replicas.tables(world.replicas[0].state), replicas.views(world.replicas[0].state)
     for replica in world.replicas:
         assert not replicas.differences(known, replicas.tables(replica.state))
-        assert not replicas.differences(shown, replica.files)
+        assert not world.shown or not replicas.differences(shown, replica.files)
     for flush in (None, lambda: True, lambda: rng.random() < 0.2):
         fresh = replicas.fold_fresh(replicas.interleave(world.ledgers, rng), flush)
         assert not replicas.differences(known, replicas.tables(fresh))
@@ -58,7 +58,7 @@ def check_any_order(world, rng):
 @given(COUNT, STEPS, SEED)
 def test_any_admissible_order_joins_to_the_same_state_and_views(count, steps, seed):
     """Replay equals live state, and every order that keeps each file's own gives the same tables and view bytes."""
-    world = replicas.play(count, steps)
+    world = replicas.play(count, steps, shown=True)
     check_any_order(world, random.Random(seed))
 
 
@@ -68,20 +68,7 @@ def test_small_pages_join_to_the_same_views_too(count, steps, seed):
     """Views of several pages are marked and rendered as those of one page are: no page is stale, none is left over."""
     kept, engine.PAGE_ITEMS = engine.PAGE_ITEMS, 2
     try:
-        world = replicas.play(count, steps)
-        check_any_order(world, random.Random(seed))
-    finally:
-        engine.PAGE_ITEMS = kept
-
-
-@pytest.mark.long
-@settings(max_examples=3000)
-@given(COUNT, st.lists(STEP, min_size=15, max_size=120), SEED, st.sampled_from((2, 3, 200)))
-def test_many_orders_of_long_histories_join_to_the_same_state(count, steps, seed, items):
-    """What holds for short histories holds for long ones."""
-    kept, engine.PAGE_ITEMS = engine.PAGE_ITEMS, items
-    try:
-        world = replicas.play(count, steps)
+        world = replicas.play(count, steps, shown=True)
         check_any_order(world, random.Random(seed))
     finally:
         engine.PAGE_ITEMS = kept
@@ -923,3 +910,40 @@ def test_replay_equals_live_on_disk(tmp_path, capsys):
     live.close()
     fresh.close()
     run("doctor", "--strict")
+
+
+# -- many more --
+
+
+def _steps(rng):
+    return [(rng.randrange(21), rng.randrange(3), rng.randrange(4), rng.randrange(6)) for _ in range(rng.choice((15, 30, 60, 120)))]
+
+
+#: How each argument of a property is made by chance alone.
+BY_CHANCE = {
+    "count": lambda rng: rng.randint(1, 3), "steps": _steps, "seed": lambda rng: rng.randrange(2**32), "where": lambda rng: rng.randrange(3),
+    "key": lambda rng: rng.choice(replicas.KEYS), "owner": lambda rng: rng.random() < 0.5, "op": lambda rng: rng.choice(("set", "close")),
+    "turns": lambda rng: rng.choice(((0, 1), (1, 0))),
+    "forgeries": lambda rng: [(rng.choice(FORGERIES), rng.choice(replicas.KEYS)) for _ in range(rng.randint(1, 6))],
+}
+WORLDLY = [test for name, test in sorted(globals().items()) if name.startswith("test_") and hasattr(test, "hypothesis")
+           and set(inspect.signature(test.hypothesis.inner_test).parameters) - {"tmp_path_factory"} <= BY_CHANCE.keys()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("test", WORLDLY, ids=lambda test: test.__name__)
+def test_many_more_and_longer_histories(test, tmp_path_factory):
+    """What holds for a few short histories holds for many long ones."""
+    names = inspect.signature(test.hypothesis.inner_test).parameters
+    for seed in range(300):
+        rng = random.Random(seed)
+        args = {name: tmp_path_factory if name == "tmp_path_factory" else BY_CHANCE[name](rng) for name in names}
+        try:
+            test.hypothesis.inner_test(**args)
+        except Exception as error:
+            raise AssertionError("seed %d" % seed) from error
+
+
+def test_the_long_run_knows_every_property_of_worlds():
+    """A property that plays a world is among those that the long run repeats."""
+    assert len(WORLDLY) >= 10

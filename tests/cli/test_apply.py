@@ -48,7 +48,7 @@ def test_human_output(cli, project):
     out = reply.out.strip().split("\n")
     assert [line.split(" ")[:2] for line in out[:4]] == [["line", str(n)] for n in (1, 2, 3, 4)]
     assert "[bad-json]" in out[1]
-    assert len(out) == 5
+    assert out[4].startswith("4 operations, 1 failed")
 
 
 def test_nothing(cli, project):
@@ -219,10 +219,11 @@ def test_not_utf8(cli, project, words):
 
 
 def test_no_such_file(cli, project):
-    """A file that is not there is the filesystem's refusal, with its path."""
+    """A file that is not there, or none, is usage, and the error names it."""
     run = project.start()
-    reply = cli("apply", "--run", run, "nothing.jsonl")
-    assert (reply.status, "nothing.jsonl" in reply.error["message"]) == (9, True)
+    for name in ("nothing.jsonl", "memory"):
+        reply = cli("apply", "--run", run, name)
+        assert (reply.code, name in reply.error["message"]) == ((2, "usage"), True)
 
 
 def test_bad_run(call, project):

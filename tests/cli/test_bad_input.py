@@ -236,7 +236,8 @@ def test_foreign_run(project):
 
 @pytest.mark.parametrize(("words", "code"), [
     (("withdraw", "E1-k7qdm2xw", "--run", "{run}"), (3, "bad-id")), (("withdraw", "S1-k7qdm2xw", "--run", "{run}"), (3, "bad-id")),
-    (("show", "R1-k7qdm2xw"), (3, "bad-id")), (("show", "P1-k7qdm2xw"), (3, "bad-id")), (("recall", "checkout.next-step", "--at", "P1-k7qdm2xw"), (3, "bad-id")),
+    (("show", "R1-k7qdm2xw"), (3, "bad-id")), (("show", "P1-k7qdm2xw", "--view"), (5, "not-found")),
+    (("recall", "checkout.next-step", "--at", "P1-k7qdm2xw"), (3, "bad-date")),
     (("log", "--run", "V1-k7qdm2xw"), (3, "bad-id")), (("resolve", "P1-k7qdm2xw", "--choose", "accept", "--human-approved"), (3, "bad-id")),
     (("resolve", "Q-123456", "--choose", "accept", "--human-approved"), (3, "bad-id"))])
 def test_id_of_another_kind(refuse, words, code):
@@ -368,7 +369,7 @@ def test_linked_folder(project, name, stands):
         place.write_text("mine")
     before = {path: path.read_bytes() for path in away.rglob("*") if path.is_file()}
     for words in (("start", "--actor", "codex"), ("status",), ("doctor", "--fix")):
-        reply = project.cli(*words)
+        reply = project.call(*words)
         if name == ".muniment" and stands == "file":
             assert reply.code == (5, "no-vault")
         else:

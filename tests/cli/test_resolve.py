@@ -52,6 +52,13 @@ def test_own_words(cli, project):
         "text": "Neither.", "source": "user", "trust": "confirmed", "tags": ["t"], "importance": 5}
 
 
+def test_own_words_from_standard_input(cli, project):
+    """With --text - the owner's words are standard input."""
+    _, _, handle = project.conflict("a.b")
+    assert cli("resolve", handle, "--text", "-", APPROVED, stdin="Weder — noch.\n".encode()).status == 0
+    assert project.current("a.b")["text"] == "Weder — noch."
+
+
 def test_human_output(cli, project):
     """In words the answer names the key and what holds now."""
     (_, _), (_, second), handle = project.conflict("a.b", "one", "two")

@@ -68,7 +68,25 @@ def test_view_has_the_settings_of_then(call, project):
     assert project.ok("show", revision, "--view")["view"] == wide
 
 
-@pytest.mark.parametrize(("revision", "code"), [("V999-k7qdm2xw", (5, "not-found")), ("P1-k7qdm2xw", (3, "bad-id")), ("now", (3, "bad-id")), ("", (3, "bad-id"))])
+def test_proposal_and_entry(cli, project):
+    """A proposal shows its claim with what became of it, an entry what was said."""
+    run = project.start()
+    entry = project.journal(run, "It was seen.", "--ref", "D1", "--importance", "4")
+    proposal = project.stage(run, "a.b", "x", "--tier", "2", "--new-subject", "--why", "w", "--evidence", "D1")
+    reply = cli("show", proposal)
+    assert (reply.status, set(reply.data)) == (0, {"proposal", "warnings"})
+    assert {n: reply["proposal"][n] for n in ("id", "key", "text", "outcome", "why", "evidence")} == {
+        "id": proposal, "key": "a.b", "text": "x", "outcome": "staged", "why": "w", "evidence": [entry]}
+    reply = cli("show", entry)
+    assert (reply.status, set(reply.data)) == (0, {"entry", "warnings"})
+    assert {n: reply["entry"][n] for n in ("id", "run", "ref", "importance", "text")} == {
+        "id": entry, "run": run, "ref": "D1", "importance": 4, "text": "It was seen."}
+    assert "It was seen." in cli("show", entry, plain=True).out
+    assert proposal in cli("show", proposal, plain=True).out
+
+
+@pytest.mark.parametrize(("revision", "code"), [("V999-k7qdm2xw", (5, "not-found")), ("P999-k7qdm2xw", (5, "not-found")),
+                                               ("E999-k7qdm2xw", (5, "not-found")), ("R1-k7qdm2xw", (3, "bad-id")), ("now", (3, "bad-id")), ("", (3, "bad-id"))])
 def test_refused(cli, revision, code):
     """What is no revision's id is refused, one that is not there is not found."""
     assert cli("show", revision).code == code

@@ -40,7 +40,7 @@ def test_human_output_is_the_brief(cli):
     again = cli("start", "--actor", "codex", "--session", "s")
     assert reply.out == again["brief"]
     assert reply.out.split("\n")[0] == "run %s (codex)" % again["run"]
-    assert in_order(reply.out.split("\n")[1], "journal --run " + again["run"], "propose --run " + again["run"], "close --run " + again["run"])
+    assert in_order(reply.out, "journal --run " + again["run"], "propose --run " + again["run"], "close --run " + again["run"])
 
 
 def test_session_is_resumed(cli, project):
@@ -109,6 +109,19 @@ def test_brief_in_order(cli, project):
                     "1 conflicts, 1 held", " more in MEMORY.md")
 
 
+def test_brief_says_how_the_last_run_ended(call, project):
+    """The run that was closed last is named with its actor, outcome and the beginning of its summary, quoted on one line."""
+    assert "Last closed" not in call("start", "--actor", "codex")["brief"]
+    run = project.start("claude")
+    project.ok("close", "--run", run, "--outcome", "partial", "--summary", "Built it.\n# Not a heading\n" + "x" * 1_000)
+    lines = call("start", "--actor", "codex")["brief"].split("\n")
+    at = next(n for n, line in enumerate(lines) if run in line)
+    assert "claude" in lines[at]
+    assert "partial" in lines[at]
+    assert lines[at + 1].startswith("> Built it. # Not a heading xxx")
+    assert len(lines[at + 1]) < 500
+
+
 def test_brief_has_no_questions(call, project):
     """What waits for the owner is counted; neither a contender's text nor a held proposal's is shown."""
     project.conflict("fight.one", "left", "right")
@@ -162,7 +175,7 @@ def test_brief_is_bounded(call, project, letter):
     lines = [{"do": "propose", "key": f"{part}.n{n}", "new_subject": True, "text": text + str(n), **more} for n in range(30) for part, more in (
         ("one", {"tier": 1, "source": "user", "trust": "confirmed"}), ("two", {"tier": 2}),
         ("three", {"tier": 3, "evidence": ["https://a.example/" + letter * 100]}))]
-    project.close(project.start("claude"))
+    project.ok("close", "--run", project.start("claude"), "--outcome", "success", "--summary", letter * 2_000)
     project.ok("config", "hot-bytes", "1048576", "--human-approved")
     project.ok("apply", "--run", run, "-", stdin="".join(json.dumps(line) + "\n" for line in [*lines, {"do": "sync"}]).encode())
     reply = call("start", "--actor", "claude")
