@@ -748,7 +748,7 @@ def check_record(kind: str, body: Any) -> None:
 def decode_head(text: str) -> Body:
     """Return the head of a record from its canonical text; raise BadRecord unless it is one (PROTOCOL section 3)."""
     found = re.fullmatch(_HEAD_PATTERN, text)
-    if found is None or not is_real(found.group(1)):
+    if found is None or not is_real(found.group(1)) or not all(int(n or 0) <= INTEGER_MAX for n in found.group(5, 6)):
         raise BadRecord("bad-head", "it is not a head in canonical form")
     at, body, kind, prev, seq, unit = found.groups()
     head: Body = {"at": at, "body": body, "kind": kind, "prev": prev, "seq": int(seq)}
@@ -2229,6 +2229,7 @@ CREATE TABLE ledger(tag TEXT PRIMARY KEY, seq INT, tail TEXT, at TEXT, start INT
 CREATE TABLE run(id TEXT PRIMARY KEY, tag TEXT, seq INT, at TEXT, actor TEXT, session TEXT, origin INT, dated TEXT,
   closed TEXT) WITHOUT ROWID;
 CREATE INDEX run_open ON run(actor, session) WHERE closed IS NULL;
+CREATE INDEX run_unclosed ON run(at, seq, tag) WHERE closed IS NULL;
 CREATE INDEX run_closed ON run(actor, closed);
 CREATE INDEX run_closing ON run(closed) WHERE closed IS NOT NULL;
 CREATE TABLE ending(run TEXT PRIMARY KEY, at TEXT, seq INT, tag TEXT, outcome TEXT, summary TEXT, how TEXT) WITHOUT ROWID;
@@ -2779,10 +2780,16 @@ class State:
         row = self.one("SELECT * FROM run WHERE id=?", run)
         return dict(zip(_RUN_NAMES, row)) if row else None
 
-    def open_runs(self, actor: str | None = None, session: str | None = None) -> list[Row]:
-        """Return the open runs, or those of an actor's session, oldest first."""
-        where, values = ("closed IS NULL AND actor=? AND session=?", (actor, session)) if actor else ("closed IS NULL", ())
-        return [dict(zip(_RUN_NAMES, row)) for row in self.db.execute("SELECT * FROM run WHERE %s ORDER BY at, seq, tag" % where, values)]
+    def open_runs(self, most: int = -1, actor: str | None = None, session: str | None = None) -> list[Row]:
+        """Return the ``most`` oldest open runs, or all; or those of an actor's session."""
+        where, values = (" AND actor=? AND session=?", (actor, session)) if actor else ("", ())
+        rows = self.rows("SELECT * FROM run WHERE closed IS NULL%s ORDER BY at, seq, tag LIMIT ?" % where, *values, most)
+        return [dict(zip(_RUN_NAMES, row)) for row in rows]
+
+    def own_open(self, tags: list[str], most: int) -> list[str]:
+        """Return the ids of the ``most`` oldest open runs that were opened in the ledgers ``tags``."""
+        sql = "SELECT id FROM run WHERE closed IS NULL AND tag IN (%s) ORDER BY at, seq, tag LIMIT ?" % ",".join("?" * len(tags))
+        return [row[0] for row in self.rows(sql, *tags, most)]
 
     def last_closed(self, actor: str | None = None) -> str | None:
         """Return the run that was closed last, of an actor's or of all, or None."""
@@ -3293,7 +3300,7 @@ def cmd_start(call: Call, args: Row) -> Result:
     with Work(call) as work:
         work.check_whole()
         own = set(work.own_tags())
-        resumed = [r for r in work.state.open_runs(actor, session) if r["tag"] in own] if session else []
+        resumed = [r for r in work.state.open_runs(-1, actor, session) if r["tag"] in own] if session else []
         if resumed:
             run_id = resumed[-1]["id"]
             work.add("revision", run=run_id, seen=work.seen(), decisions=[])
@@ -3330,8 +3337,8 @@ def _changes(state: State, run: Row) -> Body:
 def _open_run(work: Work, run_id: Any, foreign: bool = False) -> Row:
     """Return an open run of this copy (or of any, if ``foreign``), else refuse."""
     run = work.state.find_run(parse_id(run_id, "R", "run"))
-    own = [r["id"] for r in work.state.open_runs() if r["tag"] in work.own_tags()] if run is None else []
     if run is None:
+        own = work.state.own_open(sorted(work.own_tags()), 6)
         raise Refused("unknown-run", "no run %s in this vault" % run_id,
                       "open here: %s" % ", ".join(own[-3:]) if own else "open one with start --actor NAME")
     if run["closed"]:
@@ -3666,7 +3673,7 @@ def cmd_close(call: Call, args: Row) -> Result:
 
 
 def _only_open(work: Work) -> str:
-    own = [r["id"] for r in work.state.open_runs() if r["tag"] in work.own_tags()]
+    own = work.state.own_open(sorted(work.own_tags()), 6)
     if not own:
         raise Refused("unknown-run", "no run of this copy is open", "open one with start --actor NAME")
     if len(own) > 1:
@@ -3842,9 +3849,9 @@ def cmd_status(call: Call, args: Row) -> Result:
     """Return where the vault is and the counts that are kept."""
     reading = Reading(call)
     state = reading.state
-    runs = state.open_runs()
+    runs = state.open_runs(20)
     return {"vault": reading.vault.root, "id": reading.vault.id, "engine": VERSION, "runs": state.tally("runs"),
-            "open": [{"run": r["id"], "actor": r["actor"], "since": r["at"]} for r in runs[:20]], "open_count": len(runs),
+            "open": [{"run": r["id"], "actor": r["actor"], "since": r["at"]} for r in runs], "open_count": state.tally("open"),
             "tiers": {str(tier): state.tally("tier%d" % tier) for tier in TIERS}, "conflicts": state.tally("conflicts"),
             "held": state.tally("held"), "edits": state.tally("edits"), "newest": state.newest() or None,
             "ledgers": [{"tag": p.tag, "records": p.seq + 1, "damaged": bool(p.fault)} for p in state.positions.values()],
@@ -4771,7 +4778,7 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         if command is None:
             raise Usage("usage", "there is no command %s" % quote(name), "%s --help" % _program())
         args = _parse(command, rest)
-        call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, os.getcwd(),
+        call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, _folder(),
                     clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"])
         if command.run is None:
             return _demo(args["dir"], as_json)
@@ -4779,13 +4786,8 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
             result = command.run(call, args)
         finally:
             call.close()
-        status = result.pop("exit", 0)
-        _say_warnings(result)
-        if as_json:
-            print(json.dumps(result, ensure_ascii=False, sort_keys=True))
-        else:
-            command.say(dict(result, github=args.get("github")))
-        return int(status)
+        status = int(result.pop("exit", 0))
+        return _answer_with(command, dict(result, github=args.get("github")) if not as_json else result, as_json) or status
     except MunimentError as error:
         return _fail(error, as_json)
     except BrokenPipeError:
@@ -4797,12 +4799,37 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         return _fail(FilesystemRefused("filesystem", "the cache state.sqlite: %s" % error, _ROOM), as_json)
 
 
+def _folder() -> str:
+    """Return the folder that the command runs in; one that was deleted under it is as the root."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.sep
+
+
+def _answer_with(command: Any, result: Result, as_json: bool) -> int:
+    """Print a result; return 0, or the exit status of an output that cannot be written: what was done stays done."""
+    try:
+        _say_warnings(result)
+        print(json.dumps(result, ensure_ascii=False, sort_keys=True)) if as_json else command.say(result)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        said = "standard output: %s; the command was carried out, and its records are safe" % error.strerror
+        return _fail(FilesystemRefused("filesystem", said, "do not repeat it; log shows what it did"), as_json)
+    return 0
+
+
 def _fail(error: MunimentError, as_json: bool) -> int:
-    if as_json:
-        print(json.dumps(error.to_json(), ensure_ascii=False, sort_keys=True), file=sys.stderr)
-    else:
-        line = "muniment: [%s] %s%s" % (error.code, error.message, ". Next: " + error.hint if error.hint else "")
-        print(printable(line), file=sys.stderr)
+    line = "muniment: [%s] %s%s" % (error.code, error.message, ". Next: " + error.hint if error.hint else "")
+    try:
+        print(json.dumps(error.to_json(), ensure_ascii=False, sort_keys=True) if as_json else printable(line), file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except OSError:  # nothing can be said: the exit status says it
+        pass
     return error.exit_status
 
 

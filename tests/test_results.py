@@ -146,7 +146,7 @@ def owner(vault, codex, claude):
         vault("sync", "--run", codex)
         vault("sync", "--run", claude)
         for run in (codex, claude):
-            vault("propose", "--run", run, "--key", key, "--tier", "2", "--new-subject", "--text", run)
+            vault("propose", "--run", run, "--key", key, "--tier", "2", "--new-subject", "--text", run, "--tag", "shop")
         vault("sync", "--run", codex)
         vault("sync", "--run", claude, exit_status=4)
         vault("resolve", vault("review", key)["questions"][0]["handle"], *answer, "--human-approved")
