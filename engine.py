@@ -29,6 +29,7 @@ Read from top to bottom; a name is used only in its own room or a later one:
 from __future__ import annotations
 
 import argparse
+import errno
 import functools
 import hashlib
 import json
@@ -63,6 +64,8 @@ TEXT_MAX = 500
 JOURNAL_MAX = 8_000
 SUMMARY_MAX = 2_000
 DETAIL_BYTES_MAX = 32_768
+#: A file or standard input that a command reads.
+INPUT_BYTES_MAX = 268_435_456
 LIST_MAX = 32
 TAGS_MAX = 12
 INTEGER_MAX = 9_007_199_254_740_991
@@ -202,7 +205,7 @@ class BadRecord(ValueError):
         self.fault, self.detail = fault, detail
 
 
-# == GRAMMAR == ids, keys, text and dates: is_*, parse_*, format_* == 260 ==
+# == GRAMMAR == ids, keys, text and dates: is_*, parse_*, format_* == 290 ==
 
 TAG_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 KEY_PATTERN = r"[a-z0-9]+(?:[.-][a-z0-9]+)*"
@@ -1226,7 +1229,7 @@ _APPLY: dict[str, Callable[[Any, str, str, int, Body, str], None]] = {
 }
 
 
-# == VIEWS == render_*(state) -> text, and the seal by which a view is known == 400 ==
+# == VIEWS == render_*(state) -> text, and the seal by which a view is known == 420 ==
 
 _SEAL = "<!-- muniment view sha256:%s -->\n"
 _SEAL_BYTES = len(_SEAL % ("0" * 64))
@@ -1269,7 +1272,7 @@ def escape(text: str) -> str:
     """
     if not any(c in text for c in "\\<[]%$^"):  # most texts; INDEX.md asks a thousand times
         return text
-    return re.sub(r"\\(?=[\\<\[\]%$^!])|<(?=[A-Za-z/!?])|\[(?=\[)|\](?=[\](])|!(?=\[)|%(?=%)|\$(?=\$)|(?<!\S)\^", r"\\\g<0>", text)
+    return re.sub(r"\\(?=[\\<\[\]%$^!])|<(?=[A-Za-z/!?])|\[(?=[\[!^])|\](?=[\](:\[])|!(?=\[)|%(?=%)|\$(?=\$)|(?<!\S)\^", r"\\\g<0>", text)
 
 
 def unescape(text: str) -> str:
@@ -1866,7 +1869,10 @@ def keep_bytes(vault: Vault, data: bytes) -> str:
     """Keep ``data`` in recovery/ under its hash, durably and once, and return the hash."""
     name = sha256(data)
     path = os.path.join(vault.recovery, name)
-    if not os.path.lexists(path):
+    there = read_file(path) if os.path.isfile(path) else None
+    if there is not None and there != data:  # damaged, or put there by somebody: kept under its own name
+        os.replace(path, os.path.join(vault.recovery, sha256(there)))
+    if there != data:
         replace_file(vault, path, data, durable=True)
     return name
 
@@ -2018,13 +2024,13 @@ def is_continued(vault: Vault, position: Position) -> bool:
         return False
 
 
-def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], bool] | None = None,
-           exact: bool = False) -> Iterator[list[tuple[Body, Body, str]]]:
+def replay(vault: Vault, position: Position, size: int,
+           limit: Callable[[Body], bool] | None = None) -> Iterator[list[tuple[Body, Body, str]]]:
     """Yield the whole units that follow ``position`` in the first ``size`` bytes, advancing it past each.
 
     A unit is a list of (head, body, the body's text). A last unit that is not whole ends the reading and is left
     in ``position.torn``; anything wrong before sets ``position.fault``. ``limit`` tells of a unit's last head
-    whether to stop before it; ``exact`` also demands canonical bytes.
+    whether to stop before it.
     """
     position.size = size
     unit: list[tuple[Body, Body, str]] = []
@@ -2036,7 +2042,7 @@ def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], 
             if not line.endswith(b"\n") and len(line) <= LINE_BYTES_MAX:
                 return  # torn, or being written
             try:
-                head, body, text, tail = _check_line(line, seq + 1, tail, unit, position, exact)
+                head, body, text, tail = _check_line(line, seq + 1, tail, unit, position)
             except BadRecord as bad:
                 position.fault = {"path": vault.ledger(position.tag), "line": seq + 2, "kind": bad.fault, "detail": bad.detail,
                                   "record": "%d-%s" % (seq + 1, position.tag)}
@@ -2052,8 +2058,8 @@ def replay(vault: Vault, position: Position, size: int, limit: Callable[[Body], 
                 unit = []
 
 
-def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, str]], position: Position,
-                exact: bool) -> tuple[Body, Body, str, str]:
+def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, str]],
+                position: Position) -> tuple[Body, Body, str, str]:
     """Return head, body, the body's text and head hash of the line, or raise BadRecord: sound, chained, in its unit, known here."""
     if len(line) > LINE_BYTES_MAX:
         raise BadRecord("too-long", "more than %d bytes" % LINE_BYTES_MAX)
@@ -2070,8 +2076,6 @@ def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, s
         raise BadRecord("bad-unit", "it ends a unit of %d, %d were read" % (head["unit"], len(unit) + 1))
     if not is_supported(head["kind"], body):
         raise BadRecord("unknown-kind", "%s: a newer engine wrote it" % head["kind"])
-    if exact and canonical(body) != text:
-        raise BadRecord("not-canonical", "the line is not in its one canonical form")
     return head, body, text, tail
 
 
@@ -2217,7 +2221,7 @@ def mint_tag(chance: Callable[[int], bytes]) -> str:
     return "".join(TAG_LETTERS[b % len(TAG_LETTERS)] for b in chance(8))
 
 
-# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 660 ==
+# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 770 ==
 
 #: Changes with the tables or with what the fold means; a cache of another fold is made anew.
 _FOLD = "1"
@@ -2966,7 +2970,7 @@ def fold_fresh(vault: Vault, limit: Callable[[str, Body], bool] | None = None) -
     return state
 
 
-# == COMMANDS == the only place where rooms meet; each cmd_ returns a result == 1260 ==
+# == COMMANDS == the only place where rooms meet; each cmd_ returns a result == 1440 ==
 
 #: What may follow in `clear`.
 CLEARABLE = ("detail", "links", "tags", "falsifier")
@@ -2991,6 +2995,7 @@ class Call:
         self.words, self.named, self.folder, self.clock, self.chance = words, named, folder, clock, chance
         self.lock_wait_s = lock_wait_s
         self.states: list[State] = []
+        self.warnings: list[str] = []  # what the user should know, whatever becomes of the command
 
     def close(self) -> None:
         """Close every database that was opened for this call."""
@@ -3010,8 +3015,7 @@ class Work:
     """
 
     def __init__(self, call: Call, run: str = "") -> None:
-        self.call, self.vault = call, call.vault()
-        self.warnings: list[str] = []
+        self.call, self.vault, self.warnings = call, call.vault(), call.warnings
         self.records: list[tuple[str, Body]] = []
         self.at, self._run = "", run
         self.position: Any = None
@@ -3232,10 +3236,12 @@ def list_views(state: State) -> Iterator[tuple[str, str, int]]:
 
 
 def _find_view(path: str) -> bytes | None:
-    try:
+    """Return a view's bytes, or None; OSError where something else than a file stands there (a pipe would never end)."""
+    if os.path.isfile(path):
         return read_file(path)
-    except FileNotFoundError:
-        return None
+    if os.path.lexists(path):
+        raise OSError(errno.EINVAL, "not a file", path)
+    return None
 
 
 def _find_memory(vault: Vault) -> str | None:
@@ -3250,8 +3256,7 @@ class Reading:
     """A vault's state for a command that writes nothing. Takes no lock where the cache is in line with the ledgers."""
 
     def __init__(self, call: Call) -> None:
-        self.vault = call.vault()
-        self.warnings: list[str] = []
+        self.vault, self.warnings = call.vault(), call.warnings
         cached = open_cache(self.vault)
         call.states += [cached] if cached else []
         if cached and is_in_line(cached, self.vault) and (
@@ -3272,7 +3277,7 @@ class Reading:
                 work.commit()
         except Busy:
             return False
-        self.state, self.warnings = work.state, work.warnings
+        self.state = work.state
         return True
 
 
@@ -4196,7 +4201,7 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
     for tag, stat in list_ledgers(vault).items():
         position = state.positions[tag] = first_position(vault, tag)
         position.stamp = stamp_of(stat)
-        units = replay(vault, position, stat.st_size, exact=True)
+        units = replay(vault, position, stat.st_size)
         streams[tag] = (units, next(units, None))
     done: dict[str, int] = {}
     seen: dict[str, dict[str, int]] = {tag: {} for tag in streams}
@@ -4208,6 +4213,8 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
             if head["kind"] == "revision":
                 _replay_decisions(vault, state, tag, head, body, dict(seen[tag], **{tag: head["seq"] - 1}), done, report)
             apply_record(state, tag, head, body, text)
+            if canonical(body) != text:
+                report("error", "not-canonical", vault.ledger(tag), "the body is not in its one canonical form", line=head["seq"] + 1)
             for message in schema({"head": head, "body": body}) if schema else ():
                 report("error", "schema", vault.ledger(tag), message, line=head["seq"] + 1)
         done[tag] = unit[-1][0]["seq"]
@@ -4267,9 +4274,15 @@ def _replay_decisions(vault: Vault, state: State, tag: str, head: Body, body: Bo
 
 
 def _check_rules(vault: Vault, state: State, report: Any) -> None:
-    """Report every record that counts for nothing by the rules of PROTOCOL section 5."""
-    for claim, tag, seq, flaw in state.rows("SELECT id, tag, seq, flaw FROM claim WHERE flaw IS NOT NULL ORDER BY id"):
-        report("error", flaw, vault.ledger(tag), "%s counts for nothing" % claim, line=seq + 1, record=claim)
+    """Report every record that counts for nothing by the rules of PROTOCOL section 5, and ids that name no record."""
+    for target, child in state.rows("SELECT target, child FROM awaited ORDER BY 1, 2"):
+        position = state.positions.get(target.split("-")[1])
+        here = position is not None and int(target[1:].split("-")[0]) <= position.seq
+        if here:
+            report("error", "dangling", vault.ledgers, "%s names %s, which is no record of that kind" % (child, target), record=child)
+        else:
+            report("notice", "awaited", vault.ledgers, "%s names %s, in a ledger or a part of one that is not here" % (child, target),
+                   record=child)
     suspects = state.rows(  # an only fact that became the claim's outcome was counted, so nothing is wrong with it
         "SELECT DISTINCT f.proposal FROM fact f JOIN claim c ON c.id=f.proposal WHERE f.outcome IN ('accepted', 'withdrawn') AND"
         " (c.outcome<>f.outcome OR 1<(SELECT count(*) FROM fact g WHERE g.proposal=f.proposal AND g.outcome=f.outcome)) ORDER BY 1")
@@ -4369,7 +4382,7 @@ def _check_files(vault: Vault, report: Any) -> None:
                 report("warning", "writable-by-others", path, "its group or everyone may write it")
 
 
-# == CLI == one command table; parsing, printing, exit status == 470 ==
+# == CLI == one command table; parsing, printing, exit status == 590 ==
 
 Command = namedtuple("Command", "name help run say args")
 
@@ -4698,7 +4711,8 @@ def _program() -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
-        raise Usage("usage", "%s: %s" % (self.prog, message), "%s --help" % self.prog)
+        hint = "a value that begins with a hyphen is written --option=VALUE" if "expected one argument" in message else ""
+        raise Usage("usage", "%s: %s" % (self.prog, message), hint or "%s --help" % self.prog)
 
 
 def find_parser(command: Any) -> argparse.ArgumentParser:
@@ -4724,10 +4738,13 @@ def _split(argv: list[str]) -> tuple[str, list[str]]:
 
 def _read_text(path: str, what: str) -> str:
     try:
-        if path != "-" and not os.path.isfile(path):
+        if path != "-" and (os.path.isdir(path) or not os.path.exists(path)):
             raise Usage("usage", "%s is not a file that can be read" % path, "name one, or - for standard input")
-        data = read_file(path) if path != "-" else sys.stdin.buffer.read() if sys.stdin else b""
-        return data.decode("utf-8")
+        with open(path if path != "-" else os.devnull, "rb") as file:
+            data = (sys.stdin.buffer if path == "-" and sys.stdin else file).read(INPUT_BYTES_MAX + 1)
+        if len(data) > INPUT_BYTES_MAX:
+            raise Usage("usage", "%s has more than %d bytes" % (what, INPUT_BYTES_MAX), "split it")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         at = error.start + 1
         raise Usage("bad-encoding", "%s is not UTF-8: byte %d" % (what, at), "convert it to UTF-8", position=at) from None
@@ -4766,7 +4783,7 @@ _ROOM = "make room or give the right, then try again; nothing was recorded"
 def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = None, chance: Callable[[int], bytes] = os.urandom) -> int:
     """Run one command and return its exit status. ``clock`` gives milliseconds since 1970, ``chance`` random bytes."""
     words = list(sys.argv[1:] if argv is None else argv)
-    as_json = "--json" in words
+    as_json, call = "--json" in words, None
     name, rest = _split(words)
     try:
         if not name and not set(rest) & {"--help", "-h", "--version"}:
@@ -4789,7 +4806,7 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         status = int(result.pop("exit", 0))
         return _answer_with(command, dict(result, github=args.get("github")) if not as_json else result, as_json) or status
     except MunimentError as error:
-        return _fail(error, as_json)
+        return _fail(error, as_json, call.warnings if call else ())
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -4822,9 +4839,13 @@ def _answer_with(command: Any, result: Result, as_json: bool) -> int:
     return 0
 
 
-def _fail(error: MunimentError, as_json: bool) -> int:
+def _fail(error: MunimentError, as_json: bool, warnings: Iterable[str] = ()) -> int:
+    if warnings:
+        error.details["warnings"] = list(warnings)
     line = "muniment: [%s] %s%s" % (error.code, error.message, ". Next: " + error.hint if error.hint else "")
     try:
+        for warning in () if as_json else warnings:
+            print(printable("muniment: " + warning), file=sys.stderr)
         print(json.dumps(error.to_json(), ensure_ascii=False, sort_keys=True) if as_json else printable(line), file=sys.stderr)
     except BrokenPipeError:
         raise

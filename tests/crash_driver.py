@@ -115,7 +115,7 @@ class Fault:
 
 
 def run_here(engine, request):
-    """Run one command in this process and return its status, what it printed, and the calls that it made."""
+    """Run commands in this process and return of each its status, what it printed, and the calls that were made."""
     fault = Fault(**request.get("fault") or {})
     os.chdir(request["folder"])
     if request.get("nobody"):
@@ -124,30 +124,33 @@ def run_here(engine, request):
     for name in PRIMITIVES:
         setattr(os, name, fault.wrap(name))
     sqlite3.connect = fault.connect(sqlite3.connect)
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = engine.main(request["argv"])
-    return {"status": status, "out": out.getvalue(), "err": err.getvalue(), "calls": fault.log}
+    answers = []
+    for argv in request["commands"]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = engine.main(argv)
+        answers.append({"status": status, "out": out.getvalue(), "err": err.getvalue(), "calls": fault.log})
+    return answers
 
 
 def run_forked(engine, request):
-    """Run one command in a fork; a process that ended by a fault has the status None."""
+    """Run commands in a fork; one in whose middle a fault ended the process has the status None."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
         try:
-            answer = run_here(engine, request)
+            answers = run_here(engine, request)
         except BaseException:  # noqa: BLE001 - what the engine lets through is what the test must see
-            answer = {"status": 1, "out": "", "err": traceback.format_exc(), "calls": []}
+            answers = [{"status": 1, "out": "", "err": traceback.format_exc(), "calls": []}]
         with os.fdopen(writer, "wb") as pipe:
-            pipe.write(json.dumps(answer).encode())
+            pipe.write(json.dumps(answers).encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         data = pipe.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return json.loads(data) if data else {"status": None, "out": "", "err": "ended with %d" % code, "calls": []}
+    return json.loads(data) if data else [{"status": None, "out": "", "err": "ended with %d" % code, "calls": []}]
 
 
 def serve():
@@ -192,10 +195,14 @@ class Driver:
 
     def run(self, folder, *argv, fault=None, nobody=False):
         """Run one command with ``--json`` in a folder and return its Outcome."""
-        request = {"folder": str(folder), "argv": [*argv, "--json"], "fault": fault, "nobody": nobody}
+        return self.run_all(folder, argv, fault=fault, nobody=nobody)[0]
+
+    def run_all(self, folder, *commands, fault=None, nobody=False):
+        """Run commands with ``--json`` in a folder, one after another, and return their Outcomes."""
+        request = {"folder": str(folder), "commands": [[*argv, "--json"] for argv in commands], "fault": fault, "nobody": nobody}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        return Outcome(json.loads(self.process.stdout.readline()))
+        return [Outcome(answer) for answer in json.loads(self.process.stdout.readline())]
 
 
 class Kept:

@@ -67,7 +67,15 @@ class Prepared:
 
     def run(self, *argv, **faults):
         """Run one command; `{name}` stands for what was prepared under that name."""
-        return self.driver.run(self.folder, *(re.sub(r"\{(\w+)\}", lambda m: self.names[m[1]], a) for a in argv), **faults)
+        return self.run_all(argv, **faults)[0]
+
+    def run_all(self, *commands, **faults):
+        """Run commands one after another."""
+        return self.driver.run_all(self.folder, *([self.named(word) for word in argv] for argv in commands), **faults)
+
+    def named(self, word):
+        """Return a word of a command with what was prepared in the place of its name."""
+        return re.sub(r"\{(\w+)\}", lambda m: self.names[m[1]], word)
 
     def units(self):
         """Return the whole units of the ledgers: (tag, kinds, lines of each), read without the engine."""
@@ -188,12 +196,10 @@ class Case:
             assert looked.status == 0, (outcome, looked)
         main = self.count_main()
         assert main in (0, 1), outcome
-        again = self.vault.run(*self.argv)
+        again, after, health = self.vault.run_all(self.argv, ("start", "--actor", "next"), ("doctor",))
         assert (again.code or again.status) == (self.again if main else self.status), (outcome, again)
-        if again.code or self.argv is PROPOSE:  # which gives the same id again and writes nothing
-            after = self.vault.run("journal", "--run", "{two}", "--text", "The next command")
-            assert after.status == 0, (outcome, after)
-        self.check_sound(outcome)
+        assert after.status == 0, (outcome, after)
+        self.check_health(outcome, health)
         return main
 
     def count_main(self):
@@ -202,9 +208,12 @@ class Case:
         assert all(unit == self.main or set(unit) == {"recovery"} for unit in units), units
         return units.count(self.main)
 
-    def check_sound(self, outcome, *strict):
+    def check_sound(self, outcome):
+        """Nothing is wrong, not even by the published schemas."""
+        self.check_health(outcome, self.vault.run("doctor", "--strict"))
+
+    def check_health(self, outcome, health):
         """Nothing is wrong, and nothing half made is left."""
-        health = self.vault.run("doctor", *strict)
         assert (health.status, health.json["findings"]) == (0, []), (outcome, health)
         assert [p for p in self.vault.root.rglob("*") if ".tmp" in p.name] == [], outcome
 
@@ -230,7 +239,7 @@ def ends(case, action, numbers):
         now = case.check_after(outcome, look=number % 2)
         assert now >= recorded, case.calls[number - 1]
         recorded = now
-    case.check_sound(outcome, "--strict")
+    case.check_sound(outcome)
     return recorded
 
 
@@ -306,6 +315,22 @@ def test_records_are_durable_before_anything_refers_to_them(case):
     assert ("replace", "replica.json") in made[main:]
 
 
+@pytest.mark.parametrize("how", [(), ("--tracked",)], ids=["private", "tracked"])
+def test_an_interrupted_init_is_completed_by_the_next(driver, tmp_path, how):
+    """Ended after any call, init leaves either a vault, or what the next init makes one of."""
+    (tmp_path / "0").mkdir()
+    calls = driver.run(tmp_path / "0", "init", *how).calls
+    for number, call in enumerate(calls, 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert driver.run(folder, "init", *how, fault={"at": number, "action": "after"}).status is None
+        again = driver.run(folder, "init", *how)
+        assert (again.status, again.code) in ((0, None), (3, "vault-exists")), (call, again)
+        assert driver.run(folder, "start", "--actor", "codex").status == 0, call
+    health = driver.run(folder, "doctor", "--strict")
+    assert (health.status, health.json["findings"]) == (0, [])
+
+
 # -- the disk says no --
 
 
@@ -320,7 +345,7 @@ def judge(case, outcome, call, quiet):
     units = case.vault.added()
     if outcome.status == 9:
         assert (outcome.code, case.main in units) == ("filesystem", False), (call, outcome)
-        assert str(case.vault.root) in outcome.json["message"], (call, outcome)
+        assert any(name in outcome.json["message"] for name in (str(case.vault.root), "state.sqlite")), (call, outcome)
         assert case.change is tear_ledger or not case.vault.is_torn(), (call, outcome)
     else:
         assert (outcome.status, case.main in units) == (case.status, True), (call, outcome)
@@ -457,7 +482,7 @@ def strace(tmp_path_factory):
 def test_a_process_killed_from_outside_at_any_system_call_leaves_all_or_nothing(case):
     """Killed at each write, fsync, rename, cut or unlink, SQLite's too, a command leaves all of each unit or nothing."""
     folder = case.vault.folder
-    argv = [re.sub(r"\{(\w+)\}", lambda m: case.vault.names[m[1]], a) for a in case.argv]
+    argv = [case.vault.named(word) for word in case.argv]
     case.reset()
     assert trace(folder, argv, "-e", "trace=" + ",".join(CALLS)) == case.status
     made = re.findall(r"^[0-9]+ +(\w+)\(", (folder / "calls").read_text(encoding="utf-8", errors="replace"), re.MULTILINE)

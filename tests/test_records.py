@@ -648,8 +648,13 @@ def test_apply_takes_what_the_schema_of_operations_takes(checks):
     rng, seen = random.Random(7), collections.Counter()
     operations = [make_operation(rng) for _ in range(200)]
     operations += [mutate_operation(make_operation(rng), rng) for _ in range(600)]
-    operations += [{"do": "propose", "key": "two", "text": "t", "tier": 2, "trust": "confirmed", **more}
-                   for more in ({}, {"source": "external"}, {"source": "user"})]
+    operations += [{"do": "propose", "key": "two", "text": "t", "tier": 2, **more} for more in (
+        {"trust": "confirmed"}, {"trust": "confirmed", "source": "external"}, {"trust": "confirmed", "source": "user"},
+        {"until": "2026-02-29"}, {"until": "2028-02-29"}, {"tags": ["a"], "clear": ["tags"]}, {"tags": [], "clear": ["tags"]})]
+    for does, names in engine.OPERATIONS.items():
+        for name in (*names, "extra"):
+            sound = next(op for op in iter(lambda: make_operation(rng), None) if op["do"] == does)
+            operations += [{**sound, name: wrong} for wrong in (-1, "\n", {"x": 1}, [[]], True)]
     judge_operations(checks, operations, seen)
     assert {None, "bad-operation", "bad-key", "bad-text", "bad-date", "bad-id", "bad-value", "bad-field", "needs-user"} <= seen.keys()
 

@@ -77,8 +77,14 @@ class Project:
         environ = {name: value for name, value in os.environ.items() if name != "MUNIMENT_VAULT"}
         head = [*prefix, sys.executable, str(ENGINE), *([] if plain else ["--json"])]
         done = subprocess.run(
-            [*head, *(w if isinstance(w, bytes) else str(w) for w in words)], input=stdin, capture_output=True, cwd=cwd or self.folder,
-            env={**environ, **(env or {})}, timeout=60, check=False)
+            [*head, *(w if isinstance(w, bytes) else str(w) for w in words)],
+            input=stdin,
+            capture_output=True,
+            cwd=cwd or self.folder,
+            env={**environ, **(env or {})},
+            timeout=60,
+            check=False,
+        )
         return Reply(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
 
     def call(self, *words, stdin=b"", plain=False):
@@ -154,13 +160,19 @@ class Project:
 
     def views(self):
         """Return the bytes of every view by its path within the vault."""
-        found = [*self.vault.glob("*.md"), *(p for name in ("notes", "history", "journal", "conflicts") for p in self.vault.glob(name + "/*"))]
+        found = [
+            *self.vault.glob("*.md"),
+            *(p for name in ("notes", "history", "journal", "conflicts") for p in self.vault.glob(name + "/*")),
+        ]
         return {path.relative_to(self.vault).as_posix(): path.read_bytes() for path in sorted(found)}
 
     def tree(self):
         """Return every file of the vault, with its bytes; what SQLite keeps beside an open database apart."""
-        return {path.relative_to(self.vault).as_posix(): path.read_bytes() for path in sorted(self.vault.rglob("*"))
-                if path.is_file() and not path.name.endswith(("-wal", "-shm"))}
+        return {
+            path.relative_to(self.vault).as_posix(): path.read_bytes()
+            for path in sorted(self.vault.rglob("*"))
+            if path.is_file() and not path.name.endswith(("-wal", "-shm"))
+        }
 
     def doctor(self):
         """Return the findings of `doctor --strict`, notices apart."""
@@ -208,8 +220,14 @@ def git():
     program = shutil.which("git")
     if program is None:
         pytest.skip("git is not installed")
-    settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@t",
-                "GIT_COMMITTER_NAME": "t", "GIT_COMMITTER_EMAIL": "t@t"}
+    settings = {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_AUTHOR_NAME": "t",
+        "GIT_AUTHOR_EMAIL": "t@t",
+        "GIT_COMMITTER_NAME": "t",
+        "GIT_COMMITTER_EMAIL": "t@t",
+    }
     environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def run(folder, *words):
@@ -237,6 +255,7 @@ def bound_by_modes():
 @pytest.fixture
 def read_only(project):
     """Return a function that takes the right to write from all of the vault; it is given back when the test is over."""
+
     def set_modes(folders, files):
         for path in (project.vault, *sorted(project.vault.rglob("*"))):
             path.chmod(folders if path.is_dir() else files)

@@ -21,9 +21,18 @@ def test_operations(cli, project):
     """Journal, propose, withdraw and sync in one file: a row for each, with its line, what it did and its id."""
     run = project.start()
     staged = project.stage(run, "a.old", "x", "--tier", "2", "--new-subject")
-    reply = cli("apply", "--run", run, "-", stdin=lines(
-        {"do": "journal", "text": "one\ntwo", "importance": 5, "ref": "D1:3"}, propose("a.b", evidence=["D1:3"]),
-        {"do": "withdraw", "proposal": staged}, {"do": "sync"}))
+    reply = cli(
+        "apply",
+        "--run",
+        run,
+        "-",
+        stdin=lines(
+            {"do": "journal", "text": "one\ntwo", "importance": 5, "ref": "D1:3"},
+            propose("a.b", evidence=["D1:3"]),
+            {"do": "withdraw", "proposal": staged},
+            {"do": "sync"},
+        ),
+    )
     assert reply.status == 0
     assert set(reply.data) == {"run", "operations", "failed", "results", "warnings"}
     assert (reply["run"], reply["operations"], reply["failed"]) == (run, 4, 0)
@@ -44,7 +53,9 @@ def test_file(cli, project, tmp_path):
 
 def test_human_output(cli, project):
     """In words there is a line for each operation and a count."""
-    reply = cli("apply", "--run", project.start(), "-", stdin=lines({"do": "journal", "text": "x"}, "{", propose("a.b"), {"do": "sync"}), plain=True)
+    reply = cli(
+        "apply", "--run", project.start(), "-", stdin=lines({"do": "journal", "text": "x"}, "{", propose("a.b"), {"do": "sync"}), plain=True
+    )
     out = reply.out.strip().split("\n")
     assert [line.split(" ")[:2] for line in out[:4]] == [["line", str(n)] for n in (1, 2, 3, 4)]
     assert "[bad-json]" in out[1]
@@ -62,16 +73,31 @@ def test_nothing(cli, project):
 
 #: A bad line and the code that its row must have.
 BAD = [
-    ("{", "bad-json"), ("[]", "bad-operation"), ('"x"', "bad-operation"), ("null", "bad-operation"), ("{}", "bad-operation"),
-    ('{"do":"dance"}', "bad-operation"), ('{"do":["sync"]}', "bad-operation"), ('{"do":"sync","key":"a.b"}', "bad-operation"),
-    ('{"do":"journal","text":"x","Text":"y"}', "bad-operation"), ('{"do":"journal"}', "bad-text"), ('{"do":"journal","text":7}', "bad-text"),
-    ('{"do":"journal","text":"x","text":"y"}', "bad-json"), ('{"do":"journal","text":"x","importance":1.0}', "bad-json"),
-    ('{"do":"journal","text":"x","importance":1e2}', "bad-json"), ('{"do":"journal","text":"x","importance":NaN}', "bad-json"),
-    ('{"do":"journal","text":"x","importance":true}', "bad-value"), ('{"do":"journal","text":"x","importance":"3"}', "bad-value"),
-    ('{"do":"journal","text":"x","importance":0}', "bad-value"), ('{"do":"journal","text":"x","importance":%s}' % ("9" * 40), "bad-value"),
-    ('{"do":"journal","text":"\\ud800"}', "bad-text"), ('{"do":"journal","text":"x","ref":"a b"}', "bad-value"),
-    ('{"do":"journal","text":"x","ref":"E5-k7qdm2xw"}', "bad-value"), ('{"do":"journal","text":"\\u0000"}', "bad-text"),
-    ('{"do":"propose","key":"a.b","text":"x"}', "bad-field"), ('{"do":"propose","text":"x"}', "bad-key"),
+    ("{", "bad-json"),
+    ("[]", "bad-operation"),
+    ('"x"', "bad-operation"),
+    ("null", "bad-operation"),
+    ("{}", "bad-operation"),
+    ('{"do":"dance"}', "bad-operation"),
+    ('{"do":["sync"]}', "bad-operation"),
+    ('{"do":"sync","key":"a.b"}', "bad-operation"),
+    ('{"do":"journal","text":"x","Text":"y"}', "bad-operation"),
+    ('{"do":"journal"}', "bad-text"),
+    ('{"do":"journal","text":7}', "bad-text"),
+    ('{"do":"journal","text":"x","text":"y"}', "bad-json"),
+    ('{"do":"journal","text":"x","importance":1.0}', "bad-json"),
+    ('{"do":"journal","text":"x","importance":1e2}', "bad-json"),
+    ('{"do":"journal","text":"x","importance":NaN}', "bad-json"),
+    ('{"do":"journal","text":"x","importance":true}', "bad-value"),
+    ('{"do":"journal","text":"x","importance":"3"}', "bad-value"),
+    ('{"do":"journal","text":"x","importance":0}', "bad-value"),
+    ('{"do":"journal","text":"x","importance":%s}' % ("9" * 40), "bad-value"),
+    ('{"do":"journal","text":"\\ud800"}', "bad-text"),
+    ('{"do":"journal","text":"x","ref":"a b"}', "bad-value"),
+    ('{"do":"journal","text":"x","ref":"E5-k7qdm2xw"}', "bad-value"),
+    ('{"do":"journal","text":"\\u0000"}', "bad-text"),
+    ('{"do":"propose","key":"a.b","text":"x"}', "bad-field"),
+    ('{"do":"propose","text":"x"}', "bad-key"),
     ('{"do":"propose","key":"a.b","tier":2,"new_subject":1,"text":"x"}', "bad-value"),
     ('{"do":"propose","key":"a.b","tier":4,"new_subject":true,"text":"x"}', "bad-value"),
     ('{"do":"propose","key":"a.b","tier":true,"new_subject":true,"text":"x"}', "bad-value"),
@@ -89,9 +115,14 @@ BAD = [
     ('{"do":"propose","key":"a.b","tier":2,"new_subject":true,"text":"x","clear":"detail"}', "bad-value"),
     ('{"do":"propose","key":"a.b","tier":2,"new_subject":true,"text":"x","clear":["why"]}', "bad-field"),
     ('{"do":"propose","key":"a.b","tier":2,"new_subject":true,"text":"x","why":"a\\nb"}', "bad-text"),
-    ('{"do":"withdraw"}', "bad-id"), ('{"do":"withdraw","proposal":7}', "bad-id"), ('{"do":"withdraw","proposal":"P9-k7qdm2xw"}', "unknown-proposal"),
-    ('{"do":"journal","text":' + "[" * 30 + "]" * 30 + "}", "bad-json"), ('{"do":"journal","text":' + "[" * 100_000 + "]" * 100_000 + "}", "bad-json"),
-    ('{"do":"journal","text":"%s"}' % ("x" * 262_144), "bad-json"), ("\ufeff{}", "bad-json"), ("{} {}", "bad-json"),
+    ('{"do":"withdraw"}', "bad-id"),
+    ('{"do":"withdraw","proposal":7}', "bad-id"),
+    ('{"do":"withdraw","proposal":"P9-k7qdm2xw"}', "unknown-proposal"),
+    ('{"do":"journal","text":' + "[" * 30 + "]" * 30 + "}", "bad-json"),
+    ('{"do":"journal","text":' + "[" * 100_000 + "]" * 100_000 + "}", "bad-json"),
+    ('{"do":"journal","text":"%s"}' % ("x" * 262_144), "bad-json"),
+    ("\ufeff{}", "bad-json"),
+    ("{} {}", "bad-json"),
 ]
 
 
@@ -163,9 +194,19 @@ def test_atomic_with_a_held_decision(call, project):
 
 def test_evidence_within_the_file(call, project):
     """A ref journalled earlier in the file is evidence; one journalled later or twice is not."""
-    reply = call("apply", "--run", project.start(), "-", stdin=lines(
-        propose("a.early", evidence=["D1"]), {"do": "journal", "text": "x", "ref": "D1"}, propose("a.b", evidence=["D1"]),
-        {"do": "journal", "text": "y", "ref": "D1"}, propose("a.c", evidence=["D1"])))
+    reply = call(
+        "apply",
+        "--run",
+        project.start(),
+        "-",
+        stdin=lines(
+            propose("a.early", evidence=["D1"]),
+            {"do": "journal", "text": "x", "ref": "D1"},
+            propose("a.b", evidence=["D1"]),
+            {"do": "journal", "text": "y", "ref": "D1"},
+            propose("a.c", evidence=["D1"]),
+        ),
+    )
     rows = reply["results"]
     assert [row.get("code") for row in rows] == ["unknown-evidence", None, None, None, "ambiguous-evidence"]
 
@@ -182,9 +223,20 @@ def test_sync_in_the_middle(call, project):
     """A sync in the file decides and looks: what follows it sees the decision."""
     other, run = project.start("claude"), project.start("codex")
     project.fact(other, "a.theirs", "one")
-    reply = call("apply", "--run", run, "-", stdin=lines(
-        {"do": "propose", "key": "a.theirs", "text": "two"}, propose("a.b"), {"do": "sync"}, {"do": "propose", "key": "a.theirs", "text": "two"},
-        {"do": "propose", "key": "a.b", "op": "close"}, {"do": "sync"}))
+    reply = call(
+        "apply",
+        "--run",
+        run,
+        "-",
+        stdin=lines(
+            {"do": "propose", "key": "a.theirs", "text": "two"},
+            propose("a.b"),
+            {"do": "sync"},
+            {"do": "propose", "key": "a.theirs", "text": "two"},
+            {"do": "propose", "key": "a.b", "op": "close"},
+            {"do": "sync"},
+        ),
+    )
     rows = reply["results"]
     assert [row.get("code") for row in rows] == ["stale", None, None, None, None, None]
     assert [r["key"] for r in rows[2]["applied"]] == ["a.b"]

@@ -52,9 +52,37 @@ def propose(*words):
 # -- the grammar --
 
 
-@pytest.mark.parametrize("key", [
-    "", " ", "A.b", "a b", "a_b", "a..b", "a.-b", ".a", "a.", "-", "a-", "a/b", "../a", "a\\b", "ä", "a\n", "con", "nul.txt", "com1.x", "lpt9", "aux",
-    "k" * 81, "a.b\u200b", "＀", "a.b ", "%61"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        " ",
+        "A.b",
+        "a b",
+        "a_b",
+        "a..b",
+        "a.-b",
+        ".a",
+        "a.",
+        "-",
+        "a-",
+        "a/b",
+        "../a",
+        "a\\b",
+        "ä",
+        "a\n",
+        "con",
+        "nul.txt",
+        "com1.x",
+        "lpt9",
+        "aux",
+        "k" * 81,
+        "a.b\u200b",
+        "\uff41",
+        "a.b ",
+        "%61",
+    ],
+)
 def test_key(refuse, key):
     """A key that breaks the grammar is refused, wherever a key is given."""
     refuse(("propose", "--run", "{run}", f"--key={key}", *NEW), (3, "bad-key"))
@@ -63,8 +91,15 @@ def test_key(refuse, key):
     refuse(("history", "--", key), (3, "bad-key"))
 
 
-@pytest.mark.parametrize(("key", "near"), [("Checkout.Next-Step", "checkout.next-step"), ("CHECKOUT.next-step", "checkout.next-step"),
-                                           ("checkout.next_step", "checkout.next-step"), ("checkout next step", "checkout-next-step")])
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("Checkout.Next-Step", "checkout.next-step"),
+        ("CHECKOUT.next-step", "checkout.next-step"),
+        ("checkout.next_step", "checkout.next-step"),
+        ("checkout next step", "checkout-next-step"),
+    ],
+)
 def test_key_that_differs_by_case(refuse, key, near):
     """A key that differs by case or by a sign gets the nearest key that would be one, and the position."""
     error = refuse(("propose", "--run", "{run}", "--key", key, *NEW), (3, "bad-key"))
@@ -74,23 +109,67 @@ def test_key_that_differs_by_case(refuse, key, near):
 
 def test_key_that_differs_by_a_letter(refuse):
     """A key that differs by one letter gets the nearest present key."""
-    for words in (("propose", "--run", "{run}", "--key", "checkout.next-stop", "--op", "close"), ("recall", "checkout.next-stop"),
-                  ("history", "checkout.nextstep"), ("review", "checkout.next-stap")):
+    for words in (
+        ("propose", "--run", "{run}", "--key", "checkout.next-stop", "--op", "close"),
+        ("recall", "checkout.next-stop"),
+        ("history", "checkout.nextstep"),
+        ("review", "checkout.next-stap"),
+    ):
         assert "checkout.next-step" in refuse(words, (3, "absent-key") if words[0] == "propose" else (5, "not-found"))["hint"]
 
 
 #: A refused character, and where it stands in "ab?cd", counted from 1.
-CHARACTERS = ["\n", "\t", "\r", "\x1b", "\x00", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u202a", "\u2066", "\u200b", "\u200e", "\u2060", "\ufeff",
-              "\u061c", "\u180e", "\ufff9", "\ud800", "\udcff", "\U000e0041"]
+CHARACTERS = [
+    "\n",
+    "\t",
+    "\r",
+    "\x1b",
+    "\x00",
+    "\x7f",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    "\u202e",
+    "\u202a",
+    "\u2066",
+    "\u200b",
+    "\u200e",
+    "\u2060",
+    "\ufeff",
+    "\u061c",
+    "\u180e",
+    "\ufff9",
+    "\ud800",
+    "\udcff",
+    "\U000e0041",
+]
 
 
 @pytest.mark.parametrize("character", CHARACTERS, ids=lambda c: "U+%04X" % ord(c))
 def test_character_in_a_line(refuse, character):
     """One-line text refuses what makes or hides a line, naming the character and its position."""
     bad = f"ab{character}cd"
-    for words in (("propose", "--run", "{run}", "--key", "a.b", "--tier", "2", "--new-subject", f"--text={bad}"), propose(f"--why={bad}"),
-                  ("propose", "--run", "{run}", "--key", "a.b", "--tier", "3", "--new-subject", "--text", "x", "--evidence", URL, f"--falsifier={bad}"),
-                  ("start", "--actor", "codex", f"--session={bad}"), ("journal", "--run", "{run}", "--text", "x", f"--ref={bad}")):
+    for words in (
+        ("propose", "--run", "{run}", "--key", "a.b", "--tier", "2", "--new-subject", f"--text={bad}"),
+        propose(f"--why={bad}"),
+        (
+            "propose",
+            "--run",
+            "{run}",
+            "--key",
+            "a.b",
+            "--tier",
+            "3",
+            "--new-subject",
+            "--text",
+            "x",
+            "--evidence",
+            URL,
+            f"--falsifier={bad}",
+        ),
+        ("start", "--actor", "codex", f"--session={bad}"),
+        ("journal", "--run", "{run}", "--text", "x", f"--ref={bad}"),
+    ):
         error = refuse(words, (3, "bad-text"))
         assert error["position"] == 3
         assert "U+%04X" % ord(character) in error["message"]
@@ -100,8 +179,11 @@ def test_character_in_a_line(refuse, character):
 def test_character_in_a_block(refuse, character):
     """Text of several lines takes newline and tab, and refuses the rest."""
     bad = f"a\n{character}b\t"
-    for words in (("journal", "--run", "{run}", f"--text={bad}"), ("close", "--run", "{run}", "--outcome", "success", f"--summary={bad}"),
-                  ("recover-run", "--run", "{run}", f"--summary={bad}", "--human-approved")):
+    for words in (
+        ("journal", "--run", "{run}", f"--text={bad}"),
+        ("close", "--run", "{run}", "--outcome", "success", f"--summary={bad}"),
+        ("recover-run", "--run", "{run}", f"--summary={bad}", "--human-approved"),
+    ):
         assert refuse(words, (3, "bad-text"))["position"] == 3
 
 
@@ -122,10 +204,17 @@ def test_blank(refuse, empty):
     refuse(("start", "--actor", "codex", f"--session={empty}"), (3, "bad-text"))
 
 
-@pytest.mark.parametrize(("words", "position"), [
-    (("propose", "--run", "{run}", "--key", "a.b", "--tier", "2", "--new-subject", "--text", "é" * 501), 501), (propose("--why", "x" * 501), 501),
-    (("journal", "--run", "{run}", "--text", "x" * 8_001), 8_001), (("close", "--run", "{run}", "--outcome", "fail", "--summary", "x" * 2_001), 2_001),
-    (("start", "--actor", "codex", "--session", "x" * 201), 201), (("journal", "--run", "{run}", "--text", "x", "--ref", "x" * 201), 201)])
+@pytest.mark.parametrize(
+    ("words", "position"),
+    [
+        (("propose", "--run", "{run}", "--key", "a.b", "--tier", "2", "--new-subject", "--text", "é" * 501), 501),
+        (propose("--why", "x" * 501), 501),
+        (("journal", "--run", "{run}", "--text", "x" * 8_001), 8_001),
+        (("close", "--run", "{run}", "--outcome", "fail", "--summary", "x" * 2_001), 2_001),
+        (("start", "--actor", "codex", "--session", "x" * 201), 201),
+        (("journal", "--run", "{run}", "--text", "x", "--ref", "x" * 201), 201),
+    ],
+)
 def test_too_long(refuse, words, position):
     """Text past its length is refused with the position of the first character too many."""
     assert refuse(words, (3, "bad-text"))["position"] == position
@@ -140,8 +229,25 @@ def test_detail(refuse, detail, tmp_path):
     refuse(propose("--detail-file", "-"), (3, "bad-text"), detail.encode())
 
 
-@pytest.mark.parametrize("date", ["2026-02-30", "2025-02-29", "2026-13-01", "2026-00-10", "2026-1-1", "20260101", "tomorrow", "", "2026-01-01T00:00:00Z", "0999-01-01",
-                                  "２０２６-01-01", " 2026-01-01", "2026-01-01\n", "10000-01-01"])
+@pytest.mark.parametrize(
+    "date",
+    [
+        "2026-02-30",
+        "2025-02-29",
+        "2026-13-01",
+        "2026-00-10",
+        "2026-1-1",
+        "20260101",
+        "tomorrow",
+        "",
+        "2026-01-01T00:00:00Z",
+        "0999-01-01",
+        "\uff12\uff10\uff12\uff16-01-01",
+        " 2026-01-01",
+        "2026-01-01\n",
+        "10000-01-01",
+    ],
+)
 def test_date(refuse, date):
     """What is not a day that exists, written YYYY-MM-DD, is refused wherever a date is given."""
     refuse(propose(f"--until={date}"), (3, "bad-date"))
@@ -150,31 +256,53 @@ def test_date(refuse, date):
         refuse(propose("--measured", f"0,{date},pytest"), (3, "bad-date"))
 
 
-@pytest.mark.parametrize(("words", "code"), [
-    (("start", "--actor", "Codex"), (3, "bad-value")), (("start", "--actor", ""), (3, "bad-value")), (("start", "--actor", "a" * 41), (3, "bad-value")),
-    (("start", "--actor", "a b"), (3, "bad-value")), (("journal", "--run", "{run}", "--text", "x", "--importance", "0"), (3, "bad-value")),
-    (("journal", "--run", "{run}", "--text", "x", "--importance", "6"), (3, "bad-value")),
-    (("journal", "--run", "{run}", "--text", "x", "--importance", "high"), (2, "usage")),
-    (("journal", "--run", "{run}", "--text", "x", "--ref", "a b"), (3, "bad-value")),
-    (("journal", "--run", "{run}", "--text", "x", "--ref", "E5-k7qdm2xw"), (3, "bad-value")),
-    (propose("--tier", "0"), (3, "bad-value")), (propose("--tier", "4"), (3, "bad-value")), (propose("--tier", "two"), (2, "usage")),
-    (propose("--importance", "6"), (3, "bad-value")), (propose("--status", "done"), (2, "usage")), (propose("--source", "system"), (2, "usage")),
-    (propose("--source", "legacy"), (2, "usage")), (propose("--trust", "proven"), (2, "usage")), (propose("--op", "delete"), (2, "usage")),
-    (propose("--clear", "why"), (2, "usage")), (propose("--tag", "A"), (3, "bad-value")), (propose("--tag", "a b"), (3, "bad-value")),
-    (propose("--tag", "t" * 41), (3, "bad-value")), (propose(*(w for n in range(13) for w in ("--tag", f"t{n}"))), (3, "bad-value")),
-    (propose(*(w for n in range(33) for w in ("--link", f"k{n}"))), (3, "bad-value")),
-    (propose(*(w for n in range(33) for w in ("--evidence", f"{URL}{n}"))), (3, "bad-value")),
-    (propose("--measured", "0"), (3, "bad-value")), (propose("--measured", "x,2026-11-30,pytest"), (3, "bad-value")),
-    (propose("--measured", "0,2026-11-30,"), (3, "bad-text")), (propose("--measured", "99999999999999999999,2026-11-30,x"), (3, "bad-value")),
-    (propose("--kind", "rule"), (3, "bad-field")), (propose("--confidence", "emerging"), (3, "bad-field")), (propose("--falsifier", "x"), (3, "bad-field")),
-    (propose("--op", "touch", "--key", "checkout.next-step"), (3, "present-key")),
-    (("propose", "--run", "{run}", "--key", "a.b", "--new-subject", "--text", "x"), (3, "bad-field")),
-    (("propose", "--run", "{run}", "--key", "a.b", "--tier", "2", "--new-subject"), (3, "bad-text")),
-    (("propose", "--run", "{run}", "--key", "a.b", "--tier", "3", "--new-subject", "--text", "x"), (3, "bad-field")),
-    (("propose", "--run", "{run}", "--key", "checkout.next-step", "--op", "touch", "--text", "x"), (3, "bad-field")),
-    (("propose", "--run", "{run}", "--key", "checkout.next-step", "--op", "close", "--tag", "x"), (3, "bad-field")),
-    (("propose", "--run", "{run}", "--text", "x"), (2, "usage")), (("propose", "--key", "a.b", "--text", "x"), (2, "usage")),
-    (("withdraw", "--run", "{run}"), (2, "usage")), (("close", "--run", "{run}", "--outcome", "done", "--summary", "x"), (2, "usage"))])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("start", "--actor", "Codex"), (3, "bad-value")),
+        (("start", "--actor", ""), (3, "bad-value")),
+        (("start", "--actor", "a" * 41), (3, "bad-value")),
+        (("start", "--actor", "a b"), (3, "bad-value")),
+        (("journal", "--run", "{run}", "--text", "x", "--importance", "0"), (3, "bad-value")),
+        (("journal", "--run", "{run}", "--text", "x", "--importance", "6"), (3, "bad-value")),
+        (("journal", "--run", "{run}", "--text", "x", "--importance", "high"), (2, "usage")),
+        (("journal", "--run", "{run}", "--text", "x", "--ref", "a b"), (3, "bad-value")),
+        (("journal", "--run", "{run}", "--text", "x", "--ref", "E5-k7qdm2xw"), (3, "bad-value")),
+        (propose("--tier", "0"), (3, "bad-value")),
+        (propose("--tier", "4"), (3, "bad-value")),
+        (propose("--tier", "two"), (2, "usage")),
+        (propose("--importance", "6"), (3, "bad-value")),
+        (propose("--status", "done"), (2, "usage")),
+        (propose("--source", "system"), (2, "usage")),
+        (propose("--source", "legacy"), (2, "usage")),
+        (propose("--trust", "proven"), (2, "usage")),
+        (propose("--op", "delete"), (2, "usage")),
+        (propose("--clear", "why"), (2, "usage")),
+        (propose("--tag", "A"), (3, "bad-value")),
+        (propose("--tag", "a b"), (3, "bad-value")),
+        (propose("--tag", "t" * 41), (3, "bad-value")),
+        (propose(*(w for n in range(13) for w in ("--tag", f"t{n}"))), (3, "bad-value")),
+        (propose(*(w for n in range(33) for w in ("--link", f"k{n}"))), (3, "bad-value")),
+        (propose(*(w for n in range(33) for w in ("--evidence", f"{URL}{n}"))), (3, "bad-value")),
+        (propose("--measured", "0"), (3, "bad-value")),
+        (propose("--measured", "x,2026-11-30,pytest"), (3, "bad-value")),
+        (propose("--measured", "0,2026-11-30,"), (3, "bad-text")),
+        (propose("--measured", "99999999999999999999,2026-11-30,x"), (3, "bad-value")),
+        (propose("--kind", "rule"), (3, "bad-field")),
+        (propose("--confidence", "emerging"), (3, "bad-field")),
+        (propose("--falsifier", "x"), (3, "bad-field")),
+        (propose("--op", "touch", "--key", "checkout.next-step"), (3, "present-key")),
+        (("propose", "--run", "{run}", "--key", "a.b", "--new-subject", "--text", "x"), (3, "bad-field")),
+        (("propose", "--run", "{run}", "--key", "a.b", "--tier", "2", "--new-subject"), (3, "bad-text")),
+        (("propose", "--run", "{run}", "--key", "a.b", "--tier", "3", "--new-subject", "--text", "x"), (3, "bad-field")),
+        (("propose", "--run", "{run}", "--key", "checkout.next-step", "--op", "touch", "--text", "x"), (3, "bad-field")),
+        (("propose", "--run", "{run}", "--key", "checkout.next-step", "--op", "close", "--tag", "x"), (3, "bad-field")),
+        (("propose", "--run", "{run}", "--text", "x"), (2, "usage")),
+        (("propose", "--key", "a.b", "--text", "x"), (2, "usage")),
+        (("withdraw", "--run", "{run}"), (2, "usage")),
+        (("close", "--run", "{run}", "--outcome", "done", "--summary", "x"), (2, "usage")),
+    ],
+)
 def test_value(refuse, words, code):
     """A value outside its list or range, or a field of another tier or operation, is refused."""
     refuse(words, code)
@@ -186,7 +314,9 @@ def test_confirmed_from_an_agent(refuse, source):
     refuse(propose("--trust", "confirmed", *source), (3, "needs-user"))
 
 
-@pytest.mark.parametrize("evidence", ["E999-k7qdm2xw", "D1:3", "nothing", "", "ftp//x", "R1-k7qdm2xw", "http:// space", "\ud800", "a\nb", "https://a.example/\n"])
+@pytest.mark.parametrize(
+    "evidence", ["E999-k7qdm2xw", "D1:3", "nothing", "", "ftp//x", "R1-k7qdm2xw", "http:// space", "\ud800", "a\nb", "https://a.example/\n"]
+)
 def test_evidence_that_does_not_exist(refuse, evidence):
     """Evidence that names no entry and is no URL is refused."""
     refuse(propose(f"--evidence={evidence}"), (3, "unknown-evidence"))
@@ -203,9 +333,19 @@ def test_evidence_that_names_two_entries(refuse, project):
 # -- runs and ids --
 
 
-@pytest.mark.parametrize("words", [("journal", "--text", "x"), ("propose", "--key", "a.b", *NEW), ("sync",), ("withdraw", "P1-k7qdm2xw"), ("apply", "-"),
-                                   ("close", "--outcome", "success", "--summary", "x"), ("recover-run", "--summary", "x", "--human-approved"),
-                                   ("maintain", "--mark")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("journal", "--text", "x"),
+        ("propose", "--key", "a.b", *NEW),
+        ("sync",),
+        ("withdraw", "P1-k7qdm2xw"),
+        ("apply", "-"),
+        ("close", "--outcome", "success", "--summary", "x"),
+        ("recover-run", "--summary", "x", "--human-approved"),
+        ("maintain", "--mark"),
+    ],
+)
 def test_run(refuse, project, words):
     """An unknown, closed or foreign run, and what is no run's id, is refused by every command that takes one."""
     run = project.start("claude")
@@ -214,7 +354,20 @@ def test_run(refuse, project, words):
     refuse((*words, "--run", run), (3, "closed-run"))
     refuse((*words, "--run", "R999-" + tag), (3, "unknown-run"))
     refuse((*words, "--run", "R1-k7qdm2xw"), (3, "unknown-run"))
-    for bad in ("", "x", "E1-" + tag, "R01-" + tag, "R1", "R1-" + tag + "x", "r1-" + tag, "R1-" + tag.upper(), "R-1-" + tag, "R1-aaaaaaa1", "R%s-%s" % ("9" * 30, tag), " " + run):
+    for bad in (
+        "",
+        "x",
+        "E1-" + tag,
+        "R01-" + tag,
+        "R1",
+        "R1-" + tag + "x",
+        "r1-" + tag,
+        "R1-" + tag.upper(),
+        "R-1-" + tag,
+        "R1-aaaaaaa1",
+        "R%s-%s" % ("9" * 30, tag),
+        " " + run,
+    ):
         refuse((*words, "--run=" + bad), (3, "bad-id"))
 
 
@@ -229,31 +382,63 @@ def test_foreign_run(project):
     run = project.start()
     shutil.copytree(project.vault, project.folder / "copy")
     before = project.ledger()
-    for words in (("journal", "--text", "x"), ("propose", "--key", "a.b", *NEW), ("sync",), ("close", "--outcome", "success", "--summary", "x")):
+    for words in (
+        ("journal", "--text", "x"),
+        ("propose", "--key", "a.b", *NEW),
+        ("sync",),
+        ("close", "--outcome", "success", "--summary", "x"),
+    ):
         assert project.cli(*words, "--run", run, "--vault", "copy").code == (3, "foreign-run")
     assert {p.name: p.read_bytes() for p in (project.folder / "copy" / ".muniment" / "ledger").iterdir()} == before
 
 
-@pytest.mark.parametrize(("words", "code"), [
-    (("withdraw", "E1-k7qdm2xw", "--run", "{run}"), (3, "bad-id")), (("withdraw", "S1-k7qdm2xw", "--run", "{run}"), (3, "bad-id")),
-    (("show", "R1-k7qdm2xw"), (3, "bad-id")), (("show", "P1-k7qdm2xw", "--view"), (5, "not-found")),
-    (("recall", "checkout.next-step", "--at", "P1-k7qdm2xw"), (3, "bad-date")),
-    (("log", "--run", "V1-k7qdm2xw"), (3, "bad-id")), (("resolve", "P1-k7qdm2xw", "--choose", "accept", "--human-approved"), (3, "bad-id")),
-    (("resolve", "Q-123456", "--choose", "accept", "--human-approved"), (3, "bad-id"))])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("withdraw", "E1-k7qdm2xw", "--run", "{run}"), (3, "bad-id")),
+        (("withdraw", "S1-k7qdm2xw", "--run", "{run}"), (3, "bad-id")),
+        (("show", "R1-k7qdm2xw"), (3, "bad-id")),
+        (("show", "P1-k7qdm2xw", "--view"), (5, "not-found")),
+        (("recall", "checkout.next-step", "--at", "P1-k7qdm2xw"), (3, "bad-date")),
+        (("log", "--run", "V1-k7qdm2xw"), (3, "bad-id")),
+        (("resolve", "P1-k7qdm2xw", "--choose", "accept", "--human-approved"), (3, "bad-id")),
+        (("resolve", "Q-123456", "--choose", "accept", "--human-approved"), (3, "bad-id")),
+    ],
+)
 def test_id_of_another_kind(refuse, words, code):
     """An id of the wrong letter is refused."""
     refuse(words, code)
+
+
+@pytest.mark.parametrize("now", [253_402_300_800_000, 10**18])
+@pytest.mark.parametrize("words", [("start", "--actor", "a"), ("journal", "--run", "{run}", "--text", "x"), ("sync", "--run", "{run}")])
+def test_clock(call, project, words, now):
+    """A clock outside the years 1000 to 9999 is refused: no record can have that time."""
+    run = project.start()
+    before = project.ledger()
+    project.now = now
+    assert call(*(word.replace("{run}", run) for word in words)).code == (3, "bad-clock")
+    assert project.ledger() == before
+    project.now = None
 
 
 # -- bytes --
 
 
 @posix
-@pytest.mark.parametrize(("words", "code"), [
-    ((b"journal", b"--text", b"a\xffb"), (3, "bad-text")), ((b"propose", b"--key", b"a.b", b"--tier", b"2", b"--text", b"a\xffb"), (3, "bad-text")),
-    ((b"propose", b"--key", b"a\xff", b"--tier", b"2", b"--text", b"x"), (3, "bad-key")),
-    ((b"propose", b"--key", b"a.b", b"--tier", b"2", b"--text", b"x", b"--new-subject", b"--evidence", b"a\xff"), (3, "unknown-evidence")),
-    ((b"propose", b"--key", b"a.b", b"--tier", b"2", b"--text", b"x", b"--tag", b"\xff"), (3, "bad-value"))])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((b"journal", b"--text", b"a\xffb"), (3, "bad-text")),
+        ((b"propose", b"--key", b"a.b", b"--tier", b"2", b"--text", b"a\xffb"), (3, "bad-text")),
+        ((b"propose", b"--key", b"a\xff", b"--tier", b"2", b"--text", b"x"), (3, "bad-key")),
+        (
+            (b"propose", b"--key", b"a.b", b"--tier", b"2", b"--text", b"x", b"--new-subject", b"--evidence", b"a\xff"),
+            (3, "unknown-evidence"),
+        ),
+        ((b"propose", b"--key", b"a.b", b"--tier", b"2", b"--text", b"x", b"--tag", b"\xff"), (3, "bad-value")),
+    ],
+)
 def test_argument_that_is_not_utf8(cli, project, words, code):
     """Bytes of an argument that are not UTF-8 are refused like any other character that text may not hold."""
     run = project.start()
@@ -264,8 +449,20 @@ def test_argument_that_is_not_utf8(cli, project, words, code):
 
 
 @posix
-@pytest.mark.parametrize("words", [(b"recall", b"--prefix", b"\xff"), (b"recall", b"\xff"), (b"config", b"\xff"), (b"review", b"\xff"), (b"show", b"\xff"),
-                                   (b"log", b"--run", b"\xff"), (b"\xff",), (b"status", b"\xff"), (b"start", b"--actor", b"\xff")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (b"recall", b"--prefix", b"\xff"),
+        (b"recall", b"\xff"),
+        (b"config", b"\xff"),
+        (b"review", b"\xff"),
+        (b"show", b"\xff"),
+        (b"log", b"--run", b"\xff"),
+        (b"\xff",),
+        (b"status", b"\xff"),
+        (b"start", b"--actor", b"\xff"),
+    ],
+)
 def test_such_an_argument_to_any_command(cli, project, words):
     """Wherever such bytes stand, the answer is a refusal with a code, never a fault of the engine."""
     before = project.ledger()
@@ -275,9 +472,18 @@ def test_such_an_argument_to_any_command(cli, project, words):
     assert project.ledger() == before
 
 
-@pytest.mark.parametrize("words", [("journal", "--run", "{run}", "--text", "-"), propose("--detail-file", "-"), ("apply", "--run", "{run}", "-"),
-                                   ("propose", "--run", "{run}", "--key", "a.b", "--tier", "2", "--new-subject", "--text", "-")])
-@pytest.mark.parametrize(("data", "position"), [(b"ab\xff", 3), (b"\xc3", 1), (b"a\xed\xa0\x80", 2), (b"\xff\xfea\x00", 1), (b"\xc0\x80", 1)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("journal", "--run", "{run}", "--text", "-"),
+        propose("--detail-file", "-"),
+        ("apply", "--run", "{run}", "-"),
+        ("propose", "--run", "{run}", "--key", "a.b", "--tier", "2", "--new-subject", "--text", "-"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("data", "position"), [(b"ab\xff", 3), (b"\xc3", 1), (b"a\xed\xa0\x80", 2), (b"\xff\xfea\x00", 1), (b"\xc0\x80", 1)]
+)
 def test_standard_input_that_is_not_utf8(refuse, words, data, position):
     """Standard input that is not UTF-8 is refused with the position of the byte."""
     assert refuse(words, (2, "bad-encoding"), data)["position"] == position
@@ -295,12 +501,24 @@ def test_files_that_are_not_utf8(cli, project, tmp_path):
     assert project.ledger() == before
 
 
-@pytest.mark.parametrize(("line", "cause"), [
-    ("{", "bad-json"), ("not JSON", "bad-json"), ('{"do":"journal","text":"x","text":"y"}', "bad-json"), ('{"do":"journal","text":"x","importance":3.0}', "bad-json"),
-    ('{"do":"journal","text":"x","importance":Infinity}', "bad-json"), ('{"do":"journal","text":' + "[" * 20 + "]" * 20 + "}", "bad-json"),
-    ('{"do":"journal","text":' + "[" * 50_000, "bad-json"), ('{"do":"journal","text":"' + "x" * 262_144 + '"}', "bad-json"), ("[1]", "bad-operation"),
-    ('{"do":"erase"}', "bad-operation"), ('{"do":"journal","text":"x","note":"y"}', "bad-operation"), ('{"do":"journal","text":"\\udfff"}', "bad-text")],
-    ids=lambda value: value[:24])
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("{", "bad-json"),
+        ("not JSON", "bad-json"),
+        ('{"do":"journal","text":"x","text":"y"}', "bad-json"),
+        ('{"do":"journal","text":"x","importance":3.0}', "bad-json"),
+        ('{"do":"journal","text":"x","importance":Infinity}', "bad-json"),
+        ('{"do":"journal","text":' + "[" * 20 + "]" * 20 + "}", "bad-json"),
+        ('{"do":"journal","text":' + "[" * 50_000, "bad-json"),
+        ('{"do":"journal","text":"' + "x" * 262_144 + '"}', "bad-json"),
+        ("[1]", "bad-operation"),
+        ('{"do":"erase"}', "bad-operation"),
+        ('{"do":"journal","text":"x","note":"y"}', "bad-operation"),
+        ('{"do":"journal","text":"\\udfff"}', "bad-text"),
+    ],
+    ids=lambda value: value[:24],
+)
 def test_operation(refuse, line, cause):
     """JSON that is none, too deep, too large, with doubled names or floats, and unknown names: an atomic file is refused whole."""
     data = ('{"do":"journal","text":"good"}\n' + line).encode()
@@ -352,7 +570,9 @@ def test_vault_that_is_a_link_loop(bare):
     assert bare.vault.is_symlink()
 
 
-@pytest.mark.parametrize("name", ["notes", "history", "journal", "conflicts", ".muniment", ".muniment/ledger", ".muniment/local", ".muniment/recovery"])
+@pytest.mark.parametrize(
+    "name", ["notes", "history", "journal", "conflicts", ".muniment", ".muniment/ledger", ".muniment/local", ".muniment/recovery"]
+)
 @pytest.mark.parametrize("stands", ["link", "file"])
 def test_linked_folder(project, name, stands):
     """A symbolic link or a file in the place of one of the vault's folders is refused by every command, and not followed."""
@@ -405,8 +625,18 @@ def test_folder_in_place_of_a_view(project, view):
     assert (project.vault / view).is_dir()
 
 
-@pytest.mark.parametrize("words", [("start", "--actor", "codex"), ("journal", "--run", "{run}", "--text", "x"), ("sync", "--run", "{run}"), propose("--now"),
-                                   ("config", "hot-lines", "100", "--human-approved"), ("maintain", "--mark", "--run", "{run}"), ("rebuild",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("start", "--actor", "codex"),
+        ("journal", "--run", "{run}", "--text", "x"),
+        ("sync", "--run", "{run}"),
+        propose("--now"),
+        ("config", "hot-lines", "100", "--human-approved"),
+        ("maintain", "--mark", "--run", "{run}"),
+        ("rebuild",),
+    ],
+)
 def test_read_only_vault(bound_by_modes, read_only, project, words):
     """A command that writes is refused on a vault where it cannot, with the path; nothing changes."""
     run = project.start()
@@ -429,8 +659,15 @@ def test_init_where_nothing_can_be_written(bound_by_modes, bare):
 
 
 @pytest.mark.parametrize("how", ["short", "none", "fsync"])
-@pytest.mark.parametrize("words", [("start", "--actor", "claude"), ("journal", "--run", "{run}", "--text", "x"), propose("--now"),
-                                   ("close", "--run", "{run}", "--outcome", "success", "--summary", "x")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("start", "--actor", "claude"),
+        ("journal", "--run", "{run}", "--text", "x"),
+        propose("--now"),
+        ("close", "--run", "{run}", "--outcome", "success", "--summary", "x"),
+    ],
+)
 def test_full_disk(project, monkeypatch, words, how):
     """On a full disk the ledger is as before, the command exits 9, and it succeeds once there is room."""
     run = project.start()
@@ -461,10 +698,22 @@ def test_full_disk(project, monkeypatch, words, how):
     assert project.call(*words).status == 0
 
 
-@pytest.mark.parametrize(("form", "code"), [
-    ('{"format":2,"vault":"x"}', (8, "newer-format")), ('{"format":99}', (8, "newer-format")), ("", (7, "damaged")), ("{", (7, "damaged")),
-    ("[]", (7, "damaged")), ('{"format":0,"vault":"x"}', (7, "damaged")), ('{"format":true,"vault":"x"}', (7, "damaged")), ('{"format":1}', (7, "damaged")),
-    ('{"format":1,"vault":7}', (7, "damaged")), ("[" * 100_000, (7, "damaged"))], ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize(
+    ("form", "code"),
+    [
+        ('{"format":2,"vault":"x"}', (8, "newer-format")),
+        ('{"format":99}', (8, "newer-format")),
+        ("", (7, "damaged")),
+        ("{", (7, "damaged")),
+        ("[]", (7, "damaged")),
+        ('{"format":0,"vault":"x"}', (7, "damaged")),
+        ('{"format":true,"vault":"x"}', (7, "damaged")),
+        ('{"format":1}', (7, "damaged")),
+        ('{"format":1,"vault":7}', (7, "damaged")),
+        ("[" * 100_000, (7, "damaged")),
+    ],
+    ids=lambda value: str(value)[:20],
+)
 def test_format(project, form, code):
     """A vault of a newer format is refused as that, exit 8; a format file that is none, as damage, exit 7. Neither is written to."""
     project.healthy = False
@@ -486,8 +735,14 @@ def test_unknown_kind_of_record(project):
     path = next((project.vault / ".muniment" / "ledger").iterdir())
     last = json.loads(path.read_bytes().splitlines()[-1])["head"]
     body = engine.canonical({"salt": "0" * 32, "wish": "x"})
-    head = {"at": "2999-01-01T00:00:00.000Z", "body": engine.sha256(body), "kind": "wish", "prev": engine.sha256(engine.canonical(last)),
-            "seq": last["seq"] + 1, "unit": 1}
+    head = {
+        "at": "2999-01-01T00:00:00.000Z",
+        "body": engine.sha256(body),
+        "kind": "wish",
+        "prev": engine.sha256(engine.canonical(last)),
+        "seq": last["seq"] + 1,
+        "unit": 1,
+    }
     path.write_bytes(path.read_bytes() + ('{"body":%s,"head":%s}\n' % (body, engine.canonical(head))).encode())
     before = project.ledger()
     reply = project.cli("recall", "a.b")
@@ -513,7 +768,7 @@ def test_ledger_line_too_long(project):
 
 
 def test_two_commands_at_once(project):
-    """While another command holds the lock a second one waits as long as it is told, then says who holds it, exit 6, and may be tried again."""
+    """A command that finds the lock held waits as long as it is told, then says who holds it, exit 6, and may be tried again."""
     engine = project.engine
     run = project.start()
     before = project.ledger()

@@ -16,11 +16,11 @@ def test_close(cli, project):
     assert set(reply.data) == {"revision", "applied", "unchanged", "held", "beside", "changed", "run", "outcome", "how", "warnings"}
     assert (reply["run"], reply["outcome"], reply["how"]) == (run, "success", "close")
     assert [row["proposal"] for row in reply["applied"]] == [made]
-    (_, body), = project.records("run-close")
+    ((_, body),) = project.records("run-close")
     assert (body["run"], body["outcome"], body["summary"], body["how"]) == (run, "success", "Built it.\nTested it.", "close")
 
 
-def test_one_unit(call, project):
+def test_one_unit(project):
     """Decisions and close are one append."""
     run = project.start()
     project.stage(run, "a.b", "x", "--tier", "2", "--new-subject")
@@ -60,8 +60,15 @@ def test_closed_run_does_nothing_more(call, project):
     run = project.start()
     project.close(run)
     before = project.ledger()
-    for words in (("journal", "--text", "x"), ("propose", "--key", "a.b", "--tier", "2", "--text", "x"), ("sync",),
-                  ("close", "--outcome", "success", "--summary", "x"), ("withdraw", "P1-" + run.split("-")[1]), ("apply", "-"), ("maintain", "--mark")):
+    for words in (
+        ("journal", "--text", "x"),
+        ("propose", "--key", "a.b", "--tier", "2", "--text", "x"),
+        ("sync",),
+        ("close", "--outcome", "success", "--summary", "x"),
+        ("withdraw", "P1-" + run.split("-")[1]),
+        ("apply", "-"),
+        ("maintain", "--mark"),
+    ):
         assert call(*words, "--run", run).code == (3, "closed-run"), words
     assert project.ledger() == before
 

@@ -61,7 +61,9 @@ def test_changes_nothing(cli, busy):
     busy.ok("rebuild")
 
 
-@pytest.mark.parametrize("derived", ["MEMORY.md", "INDEX.md", "notes", "history", "journal", "conflicts", ".muniment/local", ".muniment/local/state.sqlite"])
+@pytest.mark.parametrize(
+    "derived", ["MEMORY.md", "INDEX.md", "notes", "history", "journal", "conflicts", ".muniment/local", ".muniment/local/state.sqlite"]
+)
 def test_fix(cli, busy, derived):
     """What is derived may be deleted: --fix brings it back byte for byte."""
     views = busy.views()
@@ -97,7 +99,7 @@ def test_stale_view(call, busy):
     assert call("doctor", "--fix").status == 0
 
 
-def test_orphan(call, busy):
+def test_orphan(busy):
     """A view of ours that nothing asks for is reported; a file of the owner's in the same folder is not."""
     (busy.vault / "notes" / "zz.md").write_bytes((busy.vault / "notes" / "a.b.md").read_bytes())
     (busy.vault / "notes" / "mine.md").write_text("mine")
@@ -179,7 +181,7 @@ def test_torn_unit_is_a_warning(call, busy):
 
 
 def test_read_only(bound_by_modes, read_only, busy):
-    """doctor needs no writable vault, and with --fix says which path refuses."""
+    """Doctor needs no writable vault, and with --fix says which path refuses."""
     read_only()
     reply = busy.cli("doctor", "--strict", prefix=bound_by_modes)
     assert (reply.status, findings(reply)) == (0, [])
@@ -187,19 +189,19 @@ def test_read_only(bound_by_modes, read_only, busy):
 
 
 @pytest.mark.packages
-def test_schema(cli, busy):
+def test_schema(busy):
     """--schema checks every record against the published schemas and finds nothing in what the engine wrote."""
-    reply = cli("doctor", "--schema")
+    reply = busy.cli("doctor", "--schema")
     assert (reply.status, reply["findings"]) == (0, [])
 
 
-def test_schema_without_the_package(cli, busy, tmp_path):
+def test_schema_without_the_package(busy, tmp_path):
     """Without jsonschema --schema says what to install, exit 8; --strict does without."""
     (tmp_path / "jsonschema.py").write_text("raise ImportError")
     env = {"PYTHONPATH": str(tmp_path)}
-    reply = cli("doctor", "--schema", env=env)
+    reply = busy.cli("doctor", "--schema", env=env)
     assert (reply.code, "jsonschema" in reply.error["hint"]) == ((8, "missing-package"), True)
-    assert cli("doctor", "--strict", env=env).status == 0
+    assert busy.cli("doctor", "--strict", env=env).status == 0
 
 
 def test_github(cli, busy):
@@ -216,7 +218,7 @@ def test_github(cli, busy):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and modes are POSIX's")
-def test_links_and_modes(call, busy):
+def test_links_and_modes(busy):
     """A link that leaves the vault and a file that others may write are reported; a link within it is not."""
     (busy.vault / "out").symlink_to(busy.folder)
     (busy.vault / "in").symlink_to(busy.vault / "notes")

@@ -29,7 +29,7 @@ def test_none(call, project):
     assert (reply.status, reply["total"], reply["generations"]) == (0, 0, [])
 
 
-def test_closed(call, project):
+def test_closed(project):
     """Of a closed subject all of its past is history, the close too."""
     run = project.start()
     project.fact(run, "a.b", "x")
@@ -46,7 +46,9 @@ def test_pages(cli, project):
     assert (reply["total"], reply["page"], reply["pages"], [c["text"] for c in reply["generations"]]) == (401, 3, 3, ["400"])
     reply = cli("history", "a.b", "--page", "2")
     assert [c["text"] for c in reply["generations"]] == [str(n) for n in range(200, 400)]
-    assert [(project.vault / "history" / name).read_text(encoding="utf-8").count("\n## 20") for name in ("a.b.md", "a.b_2.md", "a.b_3.md")] == [200, 200, 1]
+    assert [
+        (project.vault / "history" / name).read_text(encoding="utf-8").count("\n## 20") for name in ("a.b.md", "a.b_2.md", "a.b_3.md")
+    ] == [200, 200, 1]
     assert not (project.vault / "history" / "a.b_4.md").exists()
 
 
@@ -57,9 +59,17 @@ def test_not_found(cli, project):
     assert (reply.code, "checkout.next-step" in reply.error["hint"]) == ((5, "not-found"), True)
 
 
-@pytest.mark.parametrize(("words", "code"), [
-    (("A.b",), (3, "bad-key")), (("a.b", "--page", "0"), (3, "bad-value")), (("a.b", "--page", "2"), (3, "bad-value")),
-    (("a.b", "--page", "-1"), (3, "bad-value")), (("a.b", "--page", "99999999999999999999"), (3, "bad-value")), ((), (2, "usage"))])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("A.b",), (3, "bad-key")),
+        (("a.b", "--page", "0"), (3, "bad-value")),
+        (("a.b", "--page", "2"), (3, "bad-value")),
+        (("a.b", "--page", "-1"), (3, "bad-value")),
+        (("a.b", "--page", "99999999999999999999"), (3, "bad-value")),
+        ((), (2, "usage")),
+    ],
+)
 def test_refused(call, project, words, code):
     """A page that is not there, or what is no key, is refused."""
     project.fact(project.start(), "a.b")

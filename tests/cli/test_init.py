@@ -159,7 +159,7 @@ def test_private_modes(bare):
 
 
 def test_private_vault_and_git(bare, git):
-    """git sees nothing of a private vault."""
+    """Git sees nothing of a private vault."""
     git(bare.folder, "init", "-q")
     bare.cli("init")
     bare.fact(bare.start(), "a.b")
@@ -167,7 +167,7 @@ def test_private_vault_and_git(bare, git):
 
 
 def test_tracked_vault_and_git(bare, git):
-    """git carries of a tracked vault the format file, the ledgers and the two files that say so; never a view."""
+    """Git carries of a tracked vault the format file, the ledgers and the two files that say so; never a view."""
     git(bare.folder, "init", "-q")
     assert bare.cli("init", "--tracked")["tracked"] is True
     run = bare.start()
@@ -175,8 +175,9 @@ def test_tracked_vault_and_git(bare, git):
     bare.journal(run)
     git(bare.folder, "add", "-A")
     ledger = next(iter(bare.ledger()))
-    assert git(bare.folder, "ls-files").split() == sorted([
-        "memory/.gitattributes", "memory/.gitignore", "memory/.muniment/format.json", "memory/.muniment/ledger/" + ledger])
+    assert git(bare.folder, "ls-files").split() == sorted(
+        ["memory/.gitattributes", "memory/.gitignore", "memory/.muniment/format.json", "memory/.muniment/ledger/" + ledger]
+    )
     said = git(bare.folder, "check-attr", "text", "merge", "--", "memory/.muniment/ledger/" + ledger).split("\n")
     assert [line.split(": ", 1)[1] for line in said if line] == ["text: unset", "merge: union"]
 

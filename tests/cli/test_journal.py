@@ -14,7 +14,7 @@ def test_entry(cli, project):
     reply = cli("journal", "--run", run, "--text", "The sandbox answers 504.")
     assert reply.status == 0
     assert reply.data == {"entry": reply["entry"], "run": run, "warnings": []}
-    (head, body), = project.records("journal")
+    ((head, body),) = project.records("journal")
     assert reply["entry"].startswith("E%d-" % head["seq"])
     assert {name: body[name] for name in body if name != "salt"} == {"run": run, "text": "The sandbox answers 504.", "importance": 3}
 
@@ -30,18 +30,25 @@ def test_importance_and_ref(cli, project):
     """Importance and an outside id are kept, and evidence may name that id."""
     run = project.start()
     entry = cli("journal", "--run", run, "--text", "x", "--importance", "5", "--ref", "D1:3")["entry"]
-    (_, body), = project.records("journal")
+    ((_, body),) = project.records("journal")
     assert (body["importance"], body["ref"]) == (5, "D1:3")
     project.fact(run, "a.b", "A fact.", "--evidence", "D1:3")
     assert project.current("a.b")["evidence"] == [entry]
 
 
-@pytest.mark.parametrize(("given", "kept"), [
-    (b"one\ntwo\n", "one\ntwo"), (b"one\r\ntwo\r\n", "one\ntwo"), (b"one", "one"), ("\tZwölf — 十二\n\nend".encode(), "\tZwölf — 十二\n\nend")])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (b"one\ntwo\n", "one\ntwo"),
+        (b"one\r\ntwo\r\n", "one\ntwo"),
+        (b"one", "one"),
+        ("\tZwölf — 十二\n\nend".encode(), "\tZwölf — 十二\n\nend"),
+    ],
+)
 def test_standard_input(cli, project, given, kept):
     """With - the text is standard input, several lines long; CRLF is read as LF and the last newline is dropped."""
     assert cli("journal", "--run", project.start(), "--text", "-", stdin=given).status == 0
-    (_, body), = project.records("journal")
+    ((_, body),) = project.records("journal")
     assert body["text"] == kept
 
 
@@ -49,7 +56,7 @@ def test_longest_text(call, project):
     """8,000 characters are taken, whatever their bytes."""
     run = project.start()
     assert call("journal", "--run", run, "--text", "記" * 8_000).status == 0
-    (_, body), = project.records("journal")
+    ((_, body),) = project.records("journal")
     assert len(body["text"]) == 8_000
 
 
@@ -57,7 +64,7 @@ def test_longest_text(call, project):
 def test_importance_bounds(call, project, importance):
     """1 and 5 are the least and the most importance."""
     assert call("journal", "--run", project.start(), "--text", "x", "--importance", importance).status == 0
-    (_, body), = project.records("journal")
+    ((_, body),) = project.records("journal")
     assert body["importance"] == importance
 
 
@@ -90,3 +97,15 @@ def test_journalling_does_not_look(call, project):
     project.fact(other, "a.b")
     project.journal(mine)
     assert call("propose", "--run", mine, "--key", "a.b", "--text", "x").code == (3, "stale")
+
+
+def test_clock_that_goes_back(call, project):
+    """A clock that stands still or goes back is no error: each record is later than the one before."""
+    project.now = 1_796_025_600_000
+    run = project.start()
+    for now in (1_796_025_600_000, 1_796_025_600_000 - 86_400_000, 1_796_025_600_000):
+        project.now = now
+        assert call("journal", "--run", run, "--text", "x").status == 0
+    times = [head["at"] for head, _ in project.records() if "unit" in head]
+    assert times == sorted(set(times))
+    assert times[-1] == "2026-11-30T08:00:00.003Z"

@@ -19,8 +19,19 @@ def test_events(cli, project):
     assert reply.status == 0
     assert set(reply.data) == {"events", "warnings"}
     events = reply["events"]
-    assert [e["kind"] for e in events] == ["run-open", "revision", "run-open", "run-open", "revision", "revision", "resolution", "setting", "mark",
-                                           "run-close", "recovery"]
+    assert [e["kind"] for e in events] == [
+        "run-open",
+        "revision",
+        "run-open",
+        "run-open",
+        "revision",
+        "revision",
+        "resolution",
+        "setting",
+        "mark",
+        "run-close",
+        "recovery",
+    ]
     assert all({"id", "kind", "at"} <= set(e) for e in events)
     assert (events[0]["run"], events[0]["actor"]) == (run, "codex")
     assert events[1]["decisions"] == {"accepted": 1}
@@ -63,13 +74,13 @@ def test_since(cli, project):
     assert cli("log", "--since", "2027-01-02")["events"] == []
 
 
-def test_most(call, project):
+def test_most(project):
     """With --most the latest are listed, oldest first."""
     runs = [project.start() for _ in range(5)]
     assert [e["run"] for e in project.ok("log", "--most", "2")["events"]] == runs[-2:]
 
 
-def test_default_most(call, project):
+def test_default_most(project):
     """Without --most 50 are listed."""
     for _ in range(55):
         run = project.start()
@@ -77,10 +88,19 @@ def test_default_most(call, project):
     assert (len(events), events[-1]["run"]) == (50, run)
 
 
-@pytest.mark.parametrize(("words", "codes"), [
-    (("--since", "2026-02-30"), {(3, "bad-date")}), (("--since", ""), {(3, "bad-date")}), (("--run", "P1-k7qdm2xw"), {(3, "bad-id")}),
-    (("--run", ""), {(3, "bad-id")}), (("--run", "R99-k7qdm2xw"), {(5, "not-found")}), (("--most", "x"), {(2, "usage")}),
-    (("--most", "99999999999999999999"), {(3, "bad-value")}), (("--most", "-1"), {(3, "bad-value")})])
+@pytest.mark.parametrize(
+    ("words", "codes"),
+    [
+        (("--since", "2026-02-30"), {(3, "bad-date")}),
+        (("--since", ""), {(3, "bad-date")}),
+        (("--run", "P1-k7qdm2xw"), {(3, "bad-id")}),
+        (("--run", ""), {(3, "bad-id")}),
+        (("--run", "R99-k7qdm2xw"), {(5, "not-found")}),
+        (("--most", "x"), {(2, "usage")}),
+        (("--most", "99999999999999999999"), {(3, "bad-value")}),
+        (("--most", "-1"), {(3, "bad-value")}),
+    ],
+)
 def test_refused(call, project, words, codes):
     """A date, run or number that is none is refused."""
     project.start()

@@ -13,9 +13,28 @@ def test_fresh(cli):
     """A new vault has nothing to curate and is within its limits."""
     reply = cli("maintain")
     assert reply.status == 0
-    assert set(reply.data) == {"today", "uncurated", "uncurated_count", "cooling", "limits", "past", "overflow", "expired", "unverified", "open_long", "warnings"}
-    assert (reply["uncurated"], reply["uncurated_count"], reply["cooling"], reply["past"], reply["overflow"], reply["expired"], reply["open_long"]) == (
-        [], 0, [], [], 0, [], [])
+    assert set(reply.data) == {
+        "today",
+        "uncurated",
+        "uncurated_count",
+        "cooling",
+        "limits",
+        "past",
+        "overflow",
+        "expired",
+        "unverified",
+        "open_long",
+        "warnings",
+    }
+    assert (
+        reply["uncurated"],
+        reply["uncurated_count"],
+        reply["cooling"],
+        reply["past"],
+        reply["overflow"],
+        reply["expired"],
+        reply["open_long"],
+    ) == ([], 0, [], [], 0, [], [])
     assert [limit["name"] for limit in reply["limits"]] == LIMITS
     assert cli("maintain", plain=True).out.strip()
 
@@ -28,7 +47,9 @@ def test_uncurated(cli, project):
     reply = cli("maintain")
     assert reply["uncurated_count"] == 2
     assert [(e["id"], e["run"], e["importance"], e["ref"], e["text"]) for e in reply["uncurated"]] == [
-        (first, run, 1, "D0", "Entry 0."), (third, run, 3, "D2", "Entry 2.")]
+        (first, run, 1, "D0", "Entry 0."),
+        (third, run, 3, "D2", "Entry 2."),
+    ]
     assert second not in cli("maintain", plain=True).out
     assert third in cli("maintain", plain=True).out
 
@@ -49,7 +70,7 @@ def test_mark(cli, project):
     reply = cli("maintain", "--mark", "--run", run)
     assert reply.status == 0
     assert set(reply.data) == {"mark", "run", "warnings"}
-    (head, body), = project.records("mark")
+    ((head, body),) = project.records("mark")
     assert reply["mark"].startswith("M%d-" % head["seq"])
     assert (body["run"], body["upto"]) == (run, {run.split("-")[1]: head["seq"] - 1})
     assert project.ok("maintain")["uncurated_count"] == 0
@@ -122,7 +143,7 @@ def test_ceilings_are_measured(call, project):
     assert (limits["hot-bytes"], limits["hot-lines"]) == (len(data), data.count(b"\n"))
 
 
-def test_cooling(call, project):
+def test_cooling(project):
     """Subjects are listed in the order in which they would cool: the least used and least important first, tier 1 never."""
     project.now = MONDAY
     run = project.start()

@@ -12,8 +12,15 @@ import pytest
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX descriptors")
 
 
-@pytest.mark.parametrize("environment", [{"LC_ALL": "C"}, {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"},
-                                         {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LC_ALL": "C"},
+        {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    ],
+)
 def test_utf8(cli, project, environment):
     """Output is UTF-8 whatever the console says, in words and as JSON."""
     project.fact(project.start(), "a.b", "Zwölf — 十二 😀.")
@@ -27,7 +34,7 @@ def test_utf8(cli, project, environment):
 def test_utf8_arguments(cli, project, environment):
     """Arguments are taken as UTF-8 in the C locale too."""
     assert cli("journal", "--run", project.start(), "--text", "Zwölf 十二", env=environment).status == 0
-    (_, body), = project.records("journal")
+    ((_, body),) = project.records("journal")
     assert body["text"] == "Zwölf 十二"
 
 
@@ -39,9 +46,17 @@ def test_json_is_not_escaped(cli, project):
     assert out.count("\n") == 1
 
 
-@pytest.mark.parametrize(("words", "code"), [
-    (("recall", "none.such"), "not-found"), (("start", "--actor", "A B"), "bad-value"), (("journal", "--run", "x", "--text", "y"), "bad-id"),
-    (("nonsense",), "usage"), (("init",), "vault-exists"), (("status", "--unknown"), "usage")])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("recall", "none.such"), "not-found"),
+        (("start", "--actor", "A B"), "bad-value"),
+        (("journal", "--run", "x", "--text", "y"), "bad-id"),
+        (("nonsense",), "usage"),
+        (("init",), "vault-exists"),
+        (("status", "--unknown"), "usage"),
+    ],
+)
 def test_failure_in_json(cli, words, code):
     """A failure with --json is one object on standard error and nothing on standard output."""
     reply = cli(*words)
@@ -52,8 +67,17 @@ def test_failure_in_json(cli, words, code):
     assert (reply.error["code"], reply.error["retry"]) == (code, False)
 
 
-@pytest.mark.parametrize("words", [("recall", "none.such"), ("start", "--actor", "A B"), ("nonsense",), ("status", "--x\n--y"), ("--vault", "a\nb\x1b[31m", "status"),
-                                   ("apply", "--run", "R1-k7qdm2xw", "no\nfile")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recall", "none.such"),
+        ("start", "--actor", "A B"),
+        ("nonsense",),
+        ("status", "--x\n--y"),
+        ("--vault", "a\nb\x1b[31m", "status"),
+        ("apply", "--run", "R1-k7qdm2xw", "no\nfile"),
+    ],
+)
 def test_failure_in_words(cli, words):
     """A failure in words is one line on standard error with its code, free of control characters."""
     reply = cli(*words, plain=True)
@@ -70,8 +94,14 @@ def test_closed_pipe(project, words):
     read, write = os.pipe()
     os.close(read)
     try:
-        done = subprocess.run([sys.executable, project.engine.__file__, *words], stdout=write, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                              cwd=project.folder, check=False)
+        done = subprocess.run(
+            [sys.executable, project.engine.__file__, *words],
+            stdout=write,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            cwd=project.folder,
+            check=False,
+        )
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -84,8 +114,12 @@ def test_closed_pipe_of_much(project):
     run = project.start()
     ops = "\n".join(json.dumps({"do": "propose", "key": f"k{n}", "tier": 2, "new_subject": True, "text": "x" * 500}) for n in range(200))
     project.ok("apply", "--run", run, "-", stdin=(ops + '\n{"do":"sync"}').encode())
-    with subprocess.Popen([sys.executable, project.engine.__file__, "recall", "--prefix", "k"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          cwd=project.folder) as process:
+    with subprocess.Popen(
+        [sys.executable, project.engine.__file__, "recall", "--prefix", "k"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=project.folder,
+    ) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
@@ -95,8 +129,12 @@ def test_closed_pipe_of_much(project):
 @posix
 def test_closed_streams(project, closed):
     """A command that was started without a standard stream does its work."""
-    done = subprocess.run(["/bin/sh", "-c", f'exec "$0" "$1" start --actor cron {closed}', sys.executable, project.engine.__file__], cwd=project.folder,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" "$1" start --actor cron {closed}', sys.executable, project.engine.__file__],
+        cwd=project.folder,
+        capture_output=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(project.records("run-open")) == 1
 
@@ -105,8 +143,12 @@ def test_closed_streams(project, closed):
 def test_no_standard_input(project):
     """Text from a standard input that is closed is empty, and refused as that."""
     run = project.start()
-    done = subprocess.run(["/bin/sh", "-c", 'exec "$0" "$1" journal --run "$2" --text - --json <&-', sys.executable, project.engine.__file__, run],
-                          cwd=project.folder, capture_output=True, check=False)
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$0" "$1" journal --run "$2" --text - --json <&-', sys.executable, project.engine.__file__, run],
+        cwd=project.folder,
+        capture_output=True,
+        check=False,
+    )
     assert (done.returncode, json.loads(done.stderr)["code"]) == (3, "bad-text")
 
 
@@ -124,7 +166,7 @@ def test_version(cli, engine):
     assert (reply.status, reply.out) == (0, engine.VERSION + "\n")
 
 
-def test_help_of_every_command(call, engine):
+def test_help_of_every_command(engine):
     """Every command has help for itself, with each of its options."""
     for command in engine.COMMANDS:
         text = engine.find_parser(command).format_help()
@@ -132,8 +174,23 @@ def test_help_of_every_command(call, engine):
         assert "--json" in text
 
 
-@pytest.mark.parametrize("words", [(), ("--bogus",), ("--vault",), ("--json",), ("-x", "status"), ("statu",), ("start", "--act", "codex"), ("status", "extra"),
-                                   ("status", "--lock-wait", "nan"), ("status", "--lock-wait", "-1"), ("status", "--lock-wait", "soon"), ("--lock-wait",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--bogus",),
+        ("--vault",),
+        ("--json",),
+        ("-x", "status"),
+        ("statu",),
+        ("start", "--act", "codex"),
+        ("status", "extra"),
+        ("status", "--lock-wait", "nan"),
+        ("status", "--lock-wait", "-1"),
+        ("status", "--lock-wait", "soon"),
+        ("--lock-wait",),
+    ],
+)
 def test_usage(cli, words):
     """No command, an unknown one or option, an abbreviation or a value of the wrong type is usage, exit 2."""
     assert cli(*words).code == (2, "usage")
@@ -142,5 +199,5 @@ def test_usage(cli, words):
 def test_text_that_looks_like_an_option(cli, project):
     """Text that begins with a hyphen is given with =."""
     assert cli("journal", "--run", project.start(), "--text=--json").status == 0
-    (_, body), = project.records("journal")
+    ((_, body),) = project.records("journal")
     assert body["text"] == "--json"

@@ -23,7 +23,11 @@ def test_same_bytes(cli, project):
     project.ok("propose", "--run", run, "--key", "a.b", "--text", "Two.", "--now")
     project.conflict("a.c")
     project.held("a.d")
-    views, ledger, asked = project.views(), project.ledger(), [project.ok(*words) for words in (("review", "--all"), ("recall", "a.c"), ("log",))]
+    views, ledger, asked = (
+        project.views(),
+        project.ledger(),
+        [project.ok(*words) for words in (("review", "--all"), ("recall", "a.c"), ("log",))],
+    )
     for path in project.vault.glob("*/*.md"):
         path.unlink()
     assert cli("rebuild").status == 0
@@ -57,7 +61,7 @@ def test_deleted_local_folder(cli, project):
     assert len(project.ledger()) == 2
 
 
-def test_owners_files_stay(call, project):
+def test_owners_files_stay(project):
     """What the owner put into the vault's folders is not touched."""
     project.fact(project.start(), "a.b")
     mine = project.vault / "notes" / "Mine.md"

@@ -13,11 +13,31 @@ def test_current(cli, project):
     made = project.fact(run, "a.b", "One.")
     reply = cli("recall", "a.b")
     assert reply.status == 0
-    assert set(reply.data) == {"key", "status", "current", "contenders", "outranked", "earlier", "expired", "verified", "handle", "warnings"}
+    assert set(reply.data) == {
+        "key",
+        "status",
+        "current",
+        "contenders",
+        "outranked",
+        "earlier",
+        "expired",
+        "verified",
+        "handle",
+        "warnings",
+    }
     assert (reply["key"], reply["status"], reply["earlier"], reply["expired"], reply["handle"]) == ("a.b", "current", 0, False, None)
     current = reply["current"]
     assert {name: current[name] for name in ("id", "key", "text", "tier", "trust", "source", "run", "actor", "op")} == {
-        "id": made, "key": "a.b", "text": "One.", "tier": 2, "trust": "working", "source": "agent", "run": run, "actor": "codex", "op": "set"}
+        "id": made,
+        "key": "a.b",
+        "text": "One.",
+        "tier": 2,
+        "trust": "working",
+        "source": "agent",
+        "run": run,
+        "actor": "codex",
+        "op": "set",
+    }
 
 
 def test_human_output(cli, project):
@@ -80,7 +100,7 @@ def test_at_revision(cli, project):
     assert project.ok("recall", "a.b")["status"] == "closed"
 
 
-def test_at_resolution(call, project):
+def test_at_resolution(project):
     """With --at an owner's answer, the answer is what stood then; before it the conflict stands."""
     _, (run, second), handle = project.conflict("a.b")
     before = project.records("revision")[-1][0]
@@ -102,7 +122,7 @@ def test_at_date(cli, project):
     assert cli("recall", "a.b", "--at", "2026-12-30").code == (5, "not-found")
 
 
-def test_expired(call, project):
+def test_expired(project):
     """A subject whose last day has passed, by the newest revision, is marked as expired and still known."""
     project.now = 1_798_761_599_000
     run = project.start()
@@ -127,7 +147,7 @@ def test_prefix(cli, project):
     assert cli("recall", "--prefix", "checkout.", plain=True).out.startswith("checkout.a")
 
 
-def test_empty_prefix_lists_all(call, project):
+def test_empty_prefix_lists_all(project):
     """An empty prefix begins every key."""
     run = project.start()
     for key in ("0", "a", "z9"):
@@ -157,10 +177,20 @@ def test_not_found(cli, project):
     assert cli("recall", "zzz").code == (5, "not-found")
 
 
-@pytest.mark.parametrize(("words", "code"), [
-    ((), (2, "usage")), (("a.b", "--at", "2026-02-30"), (3, "bad-date")), (("a.b", "--at", "yesterday"), (3, "bad-date")),
-    (("a.b", "--at", "V99-k7qdm2xw"), (5, "not-found")), (("A.b",), (3, "bad-key")), (("a.b", "--at", ""), (3, "bad-date")),
-    (("a.b", "--prefix", "a."), (2, "usage")), (("--prefix", "a.", "--at", "2026-01-01"), (2, "usage")), (("--prefix", "a.", "--history"), (2, "usage"))])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), (2, "usage")),
+        (("a.b", "--at", "2026-02-30"), (3, "bad-date")),
+        (("a.b", "--at", "yesterday"), (3, "bad-date")),
+        (("a.b", "--at", "V99-k7qdm2xw"), (5, "not-found")),
+        (("A.b",), (3, "bad-key")),
+        (("a.b", "--at", ""), (3, "bad-date")),
+        (("a.b", "--prefix", "a."), (2, "usage")),
+        (("--prefix", "a.", "--at", "2026-01-01"), (2, "usage")),
+        (("--prefix", "a.", "--history"), (2, "usage")),
+    ],
+)
 def test_refused(call, project, words, code):
     """A call that names no key, no time that is one, or what does not go together is refused."""
     project.fact(project.start(), "a.b")

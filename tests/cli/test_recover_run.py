@@ -16,13 +16,13 @@ def test_orphan(cli, project):
     assert (reply["run"], reply["outcome"], reply["how"]) == (run, "partial", "recovered")
     assert [row["proposal"] for row in reply["applied"]] == [made]
     assert project.current("a.b")["id"] == made
-    (_, body), = project.records("run-close")
+    ((_, body),) = project.records("run-close")
     assert (body["how"], body["outcome"], body["summary"]) == ("recovered", "partial", "The session died.")
     assert project.ok("status")["open"] == []
 
 
 @pytest.mark.parametrize("outcome", ["success", "partial", "overflow", "fail"])
-def test_outcome(call, project, outcome):
+def test_outcome(project, outcome):
     """Another outcome may be given."""
     run = project.start()
     assert project.ok("recover-run", "--run", run, "--summary", "x", "--outcome", outcome, "--human-approved")["outcome"] == outcome

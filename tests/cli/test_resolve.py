@@ -20,12 +20,19 @@ def test_choose_a_value(cli, project, which):
     reply = cli("resolve", handle, "--choose", chosen, APPROVED)
     assert reply.status == 0
     text = "two" if which == 1 else "one"
-    assert reply.data == {"resolution": reply["resolution"], "key": "a.b", "answer": "choose", "present": True, "text": text, "warnings": []}
+    assert reply.data == {
+        "resolution": reply["resolution"],
+        "key": "a.b",
+        "answer": "choose",
+        "present": True,
+        "text": text,
+        "warnings": [],
+    }
     found = project.ok("recall", "a.b")
     assert (found["status"], found["contenders"], found["outranked"]) == ("current", [], [])
     current = found["current"]
     assert (current["id"], current["text"], current["trust"], current["source"]) == (reply["resolution"], text, "confirmed", "agent")
-    (_, body), = project.records("resolution")
+    ((_, body),) = project.records("resolution")
     assert (body["parents"], body["chosen"]) == (sorted([first, second]), second if which == 1 else first)
     assert project.ok("review")["counts"]["conflicts"] == 0
 
@@ -49,7 +56,12 @@ def test_own_words(cli, project):
     assert cli("resolve", handle, "--text", "Neither.", APPROVED).status == 0
     current = project.current("a.b")
     assert {n: current[n] for n in ("text", "source", "trust", "tags", "importance")} == {
-        "text": "Neither.", "source": "user", "trust": "confirmed", "tags": ["t"], "importance": 5}
+        "text": "Neither.",
+        "source": "user",
+        "trust": "confirmed",
+        "tags": ["t"],
+        "importance": 5,
+    }
 
 
 def test_own_words_from_standard_input(cli, project):
@@ -75,7 +87,7 @@ def test_accept(cli, project):
     current = project.current("a.b")
     assert (current["tier"], current["kind"], current["trust"], current["source"]) == (1, "decision", "confirmed", "agent")
     assert project.ok("review")["counts"]["held"] == 0
-    (_, body), = project.records("resolution")
+    ((_, body),) = project.records("resolution")
     assert body["proposal"] == proposal
 
 
@@ -109,7 +121,7 @@ def test_accept_an_unknown_key(call, project):
     assert project.current("a.b")["trust"] == "confirmed"
 
 
-def test_accept_a_staged_one(call, project):
+def test_accept_a_staged_one(project):
     """A staged proposal may be accepted before its run syncs; the sync then decides nothing of it."""
     run = project.start()
     project.stage(run, "a.b", "x", "--tier", "2", "--new-subject")
@@ -134,7 +146,7 @@ def test_note_and_measurement_stay_on_the_card(cli, project):
     (_, first), _, handle = project.conflict("a.b")
     reply = cli("resolve", handle, "--choose", first, "--note", "The queue.\n# Because", "--measured", "0,2026-11-30,pytest -q", APPROVED)
     assert reply.status == 0
-    (_, body), = project.records("resolution")
+    ((_, body),) = project.records("resolution")
     assert (body["note"], body["evidence"]) == ("The queue.\n# Because", [{"exit": 0, "date": "2026-11-30", "command": "pytest -q"}])
     text = card(project)
     assert "\n> The queue.\n> # Because\n" in text
@@ -142,7 +154,7 @@ def test_note_and_measurement_stay_on_the_card(cli, project):
     assert "\n# Because" not in text
 
 
-def test_card_is_kept(call, project):
+def test_card_is_kept(project):
     """The card tells the open question; answered, it keeps the answer for ever."""
     (_, first), _, handle = project.conflict("a.b")
     assert handle in card(project)
@@ -184,7 +196,7 @@ def test_held_question_moves(call, project):
     assert project.current("a.b")["text"] == "newer"
 
 
-def test_resolved_stays_resolved(call, project):
+def test_resolved_stays_resolved(project):
     """Once answered, an agent that saw the answer cannot reopen the question by a value: tier 2 is replaced, not contested."""
     _, (_, second), handle = project.conflict("a.b", "one", "two")
     project.ok("resolve", handle, "--choose", second, APPROVED)
@@ -221,12 +233,22 @@ def test_close_against_a_change(call, project):
     assert project.ok("recall", "a.b")["status"] == "closed"
 
 
-@pytest.mark.parametrize(("words", "code"), [
-    (("--choose", "current"), (3, "needs-approval")), ((APPROVED,), (2, "usage")), (("--choose", "current", "--text", "x", APPROVED), (2, "usage")),
-    (("--choose", "P999-k7qdm2xw", APPROVED), (3, "bad-choice")), (("--choose", "accept", APPROVED), (3, "bad-choice")),
-    (("--choose", "", APPROVED), (3, "bad-choice")), (("--text", "", APPROVED), (3, "bad-text")), (("--text", "a\nb", APPROVED), (3, "bad-text")),
-    (("--choose", "current", "--note", " ", APPROVED), (3, "bad-text")), (("--choose", "current", "--note", "x" * 2_001, APPROVED), (3, "bad-text")),
-    (("--choose", "current", "--measured", "0,yesterday,x", APPROVED), (3, "bad-date"))])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--choose", "current"), (3, "needs-approval")),
+        ((APPROVED,), (2, "usage")),
+        (("--choose", "current", "--text", "x", APPROVED), (2, "usage")),
+        (("--choose", "P999-k7qdm2xw", APPROVED), (3, "bad-choice")),
+        (("--choose", "accept", APPROVED), (3, "bad-choice")),
+        (("--choose", "", APPROVED), (3, "bad-choice")),
+        (("--text", "", APPROVED), (3, "bad-text")),
+        (("--text", "a\nb", APPROVED), (3, "bad-text")),
+        (("--choose", "current", "--note", " ", APPROVED), (3, "bad-text")),
+        (("--choose", "current", "--note", "x" * 2_001, APPROVED), (3, "bad-text")),
+        (("--choose", "current", "--measured", "0,yesterday,x", APPROVED), (3, "bad-date")),
+    ],
+)
 def test_refused_for_a_conflict(call, project, words, code):
     """What is no answer to a conflict is refused, and the question stays open."""
     _, _, handle = project.conflict("a.b")
@@ -236,9 +258,15 @@ def test_refused_for_a_conflict(call, project, words, code):
     assert project.ok("review")["counts"]["conflicts"] == 1
 
 
-@pytest.mark.parametrize(("words", "code"), [
-    (("--choose", "current", APPROVED), (3, "bad-choice")), (("--choose", "close", APPROVED), (3, "bad-choice")),
-    (("--text", "x", APPROVED), (3, "bad-choice")), (("--choose", "accept"), (3, "needs-approval"))])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--choose", "current", APPROVED), (3, "bad-choice")),
+        (("--choose", "close", APPROVED), (3, "bad-choice")),
+        (("--text", "x", APPROVED), (3, "bad-choice")),
+        (("--choose", "accept"), (3, "needs-approval")),
+    ],
+)
 def test_refused_for_a_held_proposal(call, project, words, code):
     """What is no answer to a held proposal is refused."""
     _, _, handle = project.held("a.b")
@@ -247,7 +275,9 @@ def test_refused_for_a_held_proposal(call, project, words, code):
     assert project.ledger() == before
 
 
-@pytest.mark.parametrize(("handle", "code"), [("C-xyz", (3, "bad-id")), ("a.b", (3, "bad-id")), ("C-000000", (3, "moved")), ("H-000000", (3, "moved"))])
+@pytest.mark.parametrize(
+    ("handle", "code"), [("C-xyz", (3, "bad-id")), ("a.b", (3, "bad-id")), ("C-000000", (3, "moved")), ("H-000000", (3, "moved"))]
+)
 def test_no_such_question(call, project, handle, code):
     """What is no handle is refused by its form, one that asks nothing as moved."""
     project.conflict("a.b")

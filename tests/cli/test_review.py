@@ -39,8 +39,8 @@ def test_handle_is_made_from_key_and_frontier(call, project):
     whole = "C-" + hashlib.sha256(text.encode()).hexdigest()
     assert handle == whole[:8]
     for digits in (6, 12, 64):
-        assert project.ok("review", whole[:2 + digits])["questions"][0]["key"] == "a.b"
-    assert call("review", whole[:2 + 12] + "000000").code == (3, "moved")
+        assert project.ok("review", whole[: 2 + digits])["questions"][0]["key"] == "a.b"
+    assert call("review", whole[: 2 + 12] + "000000").code == (3, "moved")
 
 
 def test_held(cli, project):
@@ -83,7 +83,7 @@ def test_key_without_a_question(call, project):
     assert (reply.code, "checkout.next-step" in reply.error["hint"]) == ((5, "not-found"), True)
 
 
-def test_staged_of_a_key(call, project):
+def test_staged_of_a_key(project):
     """A staged proposal is asked about under its key, and can be answered there."""
     proposal = project.stage(project.start(), "a.b", "x", "--tier", "2", "--new-subject")
     (question,) = project.ok("review", "a.b")["questions"]
@@ -91,7 +91,7 @@ def test_staged_of_a_key(call, project):
     assert project.ok("review")["questions"] == []
 
 
-def test_staged_of_a_dead_run(call, project):
+def test_staged_of_a_dead_run(project):
     """What a run has staged for over 24 hours is listed with --all, and not before."""
     project.now = 1_796_025_600_000
     project.stage(project.start(), "a.b", "x", "--tier", "2", "--new-subject")
@@ -102,8 +102,17 @@ def test_staged_of_a_dead_run(call, project):
     assert project.ok("review")["questions"] == []
 
 
-@pytest.mark.parametrize(("about", "code"), [("C-zzzzzz", (3, "bad-id")), ("C-123", (3, "bad-id")), ("C-123456", (3, "moved")),
-                                             ("H-123456", (3, "moved")), ("X-123456", (3, "moved")), ("A.b", (3, "bad-key"))])
+@pytest.mark.parametrize(
+    ("about", "code"),
+    [
+        ("C-zzzzzz", (3, "bad-id")),
+        ("C-123", (3, "bad-id")),
+        ("C-123456", (3, "moved")),
+        ("H-123456", (3, "moved")),
+        ("X-123456", (3, "moved")),
+        ("A.b", (3, "bad-key")),
+    ],
+)
 def test_refused(call, project, about, code):
     """What is no handle or key is refused by its form; a handle that asks nothing, as moved."""
     project.conflict("a.b")
@@ -133,7 +142,7 @@ def test_edited_view(cli, project):
     assert (edit["path"], edit["sha256"], edit["size"]) == ("MEMORY.md", name, len(edited))
     assert (project.vault / ".muniment" / "recovery" / name).read_bytes() == edited
     assert memory.read_bytes() == before
-    (_, body), = project.records("recovery")
+    ((_, body),) = project.records("recovery")
     assert (body["what"], body["path"], body["sha256"]) == ("view", "MEMORY.md", name)
     assert cli("review")["counts"]["edits"] == 1
     assert name in cli("review", "--all", plain=True).out

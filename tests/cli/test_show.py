@@ -16,7 +16,9 @@ def test_revision(cli, project):
     assert set(reply.data) == {"revision", "at", "run", "decisions", "warnings"}
     assert (reply["revision"], reply["run"], reply["at"]) == (revision, run, project.records("revision")[-1][0]["at"])
     assert [(d["key"], d["text"], d["outcome"], d["reason"]) for d in reply["decisions"]] == [
-        ("a.b", "x", "accepted", "alone"), ("a.rule", "y", "held", "needs-owner")]
+        ("a.b", "x", "accepted", "alone"),
+        ("a.rule", "y", "held", "needs-owner"),
+    ]
     out = cli("show", revision, plain=True).out
     assert "accepted/alone" in out
     assert "a.rule" in out
@@ -45,7 +47,7 @@ def test_view(cli, project):
     assert cli("show", revision, "--view", plain=True).out == text
 
 
-def test_view_of_a_resolution(call, project):
+def test_view_of_a_resolution(project):
     """MEMORY.md can be shown as it was after an owner's answer, and before it."""
     _, (run, second), handle = project.conflict("a.b", "one", "two")
     memory = project.vault / "MEMORY.md"
@@ -57,7 +59,7 @@ def test_view_of_a_resolution(call, project):
     assert project.ok("show", sync, "--view")["view"] == before
 
 
-def test_view_has_the_settings_of_then(call, project):
+def test_view_has_the_settings_of_then(project):
     """What the view shows follows from the records of then, settings among them."""
     run = project.start()
     for n in range(50):
@@ -76,17 +78,37 @@ def test_proposal_and_entry(cli, project):
     reply = cli("show", proposal)
     assert (reply.status, set(reply.data)) == (0, {"proposal", "warnings"})
     assert {n: reply["proposal"][n] for n in ("id", "key", "text", "outcome", "why", "evidence")} == {
-        "id": proposal, "key": "a.b", "text": "x", "outcome": "staged", "why": "w", "evidence": [entry]}
+        "id": proposal,
+        "key": "a.b",
+        "text": "x",
+        "outcome": "staged",
+        "why": "w",
+        "evidence": [entry],
+    }
     reply = cli("show", entry)
     assert (reply.status, set(reply.data)) == (0, {"entry", "warnings"})
     assert {n: reply["entry"][n] for n in ("id", "run", "ref", "importance", "text")} == {
-        "id": entry, "run": run, "ref": "D1", "importance": 4, "text": "It was seen."}
+        "id": entry,
+        "run": run,
+        "ref": "D1",
+        "importance": 4,
+        "text": "It was seen.",
+    }
     assert "It was seen." in cli("show", entry, plain=True).out
     assert proposal in cli("show", proposal, plain=True).out
 
 
-@pytest.mark.parametrize(("revision", "code"), [("V999-k7qdm2xw", (5, "not-found")), ("P999-k7qdm2xw", (5, "not-found")),
-                                               ("E999-k7qdm2xw", (5, "not-found")), ("R1-k7qdm2xw", (3, "bad-id")), ("now", (3, "bad-id")), ("", (3, "bad-id"))])
+@pytest.mark.parametrize(
+    ("revision", "code"),
+    [
+        ("V999-k7qdm2xw", (5, "not-found")),
+        ("P999-k7qdm2xw", (5, "not-found")),
+        ("E999-k7qdm2xw", (5, "not-found")),
+        ("R1-k7qdm2xw", (3, "bad-id")),
+        ("now", (3, "bad-id")),
+        ("", (3, "bad-id")),
+    ],
+)
 def test_refused(cli, revision, code):
     """What is no revision's id is refused, one that is not there is not found."""
     assert cli("show", revision).code == code

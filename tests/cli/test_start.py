@@ -28,7 +28,7 @@ def test_new_run(cli, project):
     assert set(reply.data) == {"run", "actor", "resumed", "brief", "warnings"}
     assert re.fullmatch("R[0-9]+-[2-9a-hjkmnp-z]{8}", reply["run"])
     assert (reply["actor"], reply["resumed"], reply["warnings"]) == ("codex", False, [])
-    (head, body), = project.records("run-open")
+    ((head, body),) = project.records("run-open")
     assert body["actor"] == "codex"
     assert "session" not in body
     assert reply["run"].startswith("R%d-" % head["seq"])
@@ -53,8 +53,7 @@ def test_session_is_resumed(cli, project):
     assert [body["decisions"] for _, body in project.records("revision")] == [[]]
 
 
-@pytest.mark.parametrize("words", [
-    ("--actor", "claude", "--session", "42"), ("--actor", "codex", "--session", "43"), ("--actor", "codex")])
+@pytest.mark.parametrize("words", [("--actor", "claude", "--session", "42"), ("--actor", "codex", "--session", "43"), ("--actor", "codex")])
 def test_another_session_is_not_resumed(call, project, words):
     """Another actor, another session or none gets a run of its own."""
     first = project.start("codex", "--session", "42")
@@ -84,6 +83,7 @@ def test_copy_does_not_resume(project):
     """A copy of the vault opens a run of its own for a session that the original has open."""
     first = project.start("codex", "--session", "42")
     import shutil
+
     shutil.copytree(project.vault, project.folder / "copy")
     reply = project.cli("start", "--actor", "codex", "--session", "42", "--vault", "copy")
     assert (reply["resumed"], reply["run"] == first) == (False, False)
@@ -94,7 +94,9 @@ def test_brief_in_order(cli, project):
     owner = project.start("owner")
     project.owned(owner, "rule.one", "Never on Friday.", "--tier", "1", "--kind", "rule")
     project.fact(owner, "work.one", "Build the cart.")
-    project.fact(owner, "pattern.one", "Tests flake at night.", "--tier", "3", "--evidence", "https://ci.example/1", "--confidence", "established")
+    project.fact(
+        owner, "pattern.one", "Tests flake at night.", "--tier", "3", "--evidence", "https://ci.example/1", "--confidence", "established"
+    )
     mine = project.start("codex")
     project.conflict("fight.one", "left", "right")
     project.held("held.one", "a secret plan")
@@ -104,9 +106,18 @@ def test_brief_in_order(cli, project):
     project.close(mine)
     project.call("sync", "--run", late)
     brief = cli("start", "--actor", "codex")["brief"]
-    assert in_order(brief, "run R", "journal --run", "> lost.one: the owner's", "\n> lost.one: " + lost, "> rule.one: Never on Friday.",
-                    "> pattern.one: Tests flake at night. (agent)", "> work.one: Build the cart. (agent)",
-                    "1 conflicts, 1 held", " more in MEMORY.md")
+    assert in_order(
+        brief,
+        "run R",
+        "journal --run",
+        "> lost.one: the owner's",
+        "\n> lost.one: " + lost,
+        "> rule.one: Never on Friday.",
+        "> pattern.one: Tests flake at night. (agent)",
+        "> work.one: Build the cart. (agent)",
+        "1 conflicts, 1 held",
+        " more in MEMORY.md",
+    )
 
 
 def test_brief_says_how_the_last_run_ended(call, project):
@@ -172,9 +183,15 @@ def test_own_update_that_replaced_nothing_is_not_lost(call, project):
 def test_brief_is_bounded(call, project, letter):
     """However much there is, the brief has at most 9,500 characters, each part its share, and counts the rest."""
     run, text = project.start("codex"), letter * 490
-    lines = [{"do": "propose", "key": f"{part}.n{n}", "new_subject": True, "text": text + str(n), **more} for n in range(30) for part, more in (
-        ("one", {"tier": 1, "source": "user", "trust": "confirmed"}), ("two", {"tier": 2}),
-        ("three", {"tier": 3, "evidence": ["https://a.example/" + letter * 100]}))]
+    lines = [
+        {"do": "propose", "key": f"{part}.n{n}", "new_subject": True, "text": text + str(n), **more}
+        for n in range(30)
+        for part, more in (
+            ("one", {"tier": 1, "source": "user", "trust": "confirmed"}),
+            ("two", {"tier": 2}),
+            ("three", {"tier": 3, "evidence": ["https://a.example/" + letter * 100]}),
+        )
+    ]
     project.ok("close", "--run", project.start("claude"), "--outcome", "success", "--summary", letter * 2_000)
     project.ok("config", "hot-bytes", "1048576", "--human-approved")
     project.ok("apply", "--run", run, "-", stdin="".join(json.dumps(line) + "\n" for line in [*lines, {"do": "sync"}]).encode())
@@ -192,8 +209,20 @@ def test_overflow_of_tier_1_is_said(call, project):
     """If tier 1 alone has no room in MEMORY.md, the brief counts what went to INDEX.md."""
     run = project.start()
     project.ok("config", "hot-lines", "40", "--human-approved")
-    lines = [json.dumps({"do": "propose", "key": f"rule.n{n}", "tier": 1, "new_subject": True, "text": f"Rule {n}.", "source": "user",
-                         "trust": "confirmed"}) for n in range(60)]
+    lines = [
+        json.dumps(
+            {
+                "do": "propose",
+                "key": f"rule.n{n}",
+                "tier": 1,
+                "new_subject": True,
+                "text": f"Rule {n}.",
+                "source": "user",
+                "trust": "confirmed",
+            }
+        )
+        for n in range(60)
+    ]
     project.ok("apply", "--run", run, "-", stdin="\n".join([*lines, '{"do":"sync"}']).encode())
     hot = (project.vault / "MEMORY.md").read_text(encoding="utf-8").count("- **rule.")
     index = (project.vault / "INDEX.md").read_text(encoding="utf-8").count("- [[notes/rule.")
@@ -214,6 +243,6 @@ def test_interrupted_append_is_said_and_kept(cli, project):
     kept = [p.read_bytes() for p in (project.vault / ".muniment" / "recovery").iterdir()]
     assert kept == [b'{"body":{"ru']
     assert path.read_bytes().startswith(whole)
-    (_, body), = project.records("recovery")
+    ((_, body),) = project.records("recovery")
     assert (body["what"], body["size"]) == ("torn", len(kept[0]))
     assert reply["warnings"][0] in reply["brief"]

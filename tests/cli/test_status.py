@@ -11,9 +11,29 @@ def test_fresh(cli, project):
     """A new vault has counts of 0."""
     reply = cli("status")
     assert reply.status == 0
-    assert set(reply.data) == {"vault", "id", "engine", "runs", "open", "open_count", "tiers", "conflicts", "held", "edits", "newest", "ledgers", "warnings"}
+    assert set(reply.data) == {
+        "vault",
+        "id",
+        "engine",
+        "runs",
+        "open",
+        "open_count",
+        "tiers",
+        "conflicts",
+        "held",
+        "edits",
+        "newest",
+        "ledgers",
+        "warnings",
+    }
     assert reply["vault"] == os.path.realpath(project.vault)
-    assert (reply["runs"], reply["open"], reply["open_count"], reply["tiers"], reply["newest"]) == (0, [], 0, {"1": 0, "2": 0, "3": 0}, None)
+    assert (reply["runs"], reply["open"], reply["open_count"], reply["tiers"], reply["newest"]) == (
+        0,
+        [],
+        0,
+        {"1": 0, "2": 0, "3": 0},
+        None,
+    )
     assert reply["engine"] == project.engine.VERSION
 
 
@@ -30,7 +50,10 @@ def test_counts(cli, project):
     held, _, _ = project.held("a.held")
     reply = cli("status")
     assert (reply["runs"], reply["open_count"], [(r["run"], r["actor"]) for r in reply["open"]]) == (
-        4, 3, [(one, "codex"), (two, "claude"), (held, "codex")])
+        4,
+        3,
+        [(one, "codex"), (two, "claude"), (held, "codex")],
+    )
     assert (reply["tiers"], reply["conflicts"], reply["held"], reply["edits"]) == ({"1": 1, "2": 2, "3": 1}, 1, 1, 0)
     assert reply["newest"] == project.records("revision")[-1][0]["at"]
     assert [(ledger["records"], ledger["damaged"]) for ledger in reply["ledgers"]] == [(len(project.records()), False)]
@@ -44,8 +67,20 @@ def test_human_output(cli, project):
     assert run in out
 
 
-@pytest.mark.parametrize("command", [("status",), ("recall", "a.b"), ("recall", "--prefix", "a"), ("review",), ("log",), ("history", "a.b"),
-                                     ("maintain",), ("config",), ("doctor",)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("recall", "a.b"),
+        ("recall", "--prefix", "a"),
+        ("review",),
+        ("log",),
+        ("history", "a.b"),
+        ("maintain",),
+        ("config",),
+        ("doctor",),
+    ],
+)
 def test_reading_changes_nothing(call, project, command):
     """A reading command leaves every byte of the vault as it is."""
     project.fact(project.start(), "a.b")
@@ -55,9 +90,22 @@ def test_reading_changes_nothing(call, project, command):
     assert project.tree() == before
 
 
-@pytest.mark.parametrize("command", [("status",), ("recall", "a.b"), ("review", "--all"), ("log",), ("history", "a.b"), ("maintain", "--check"),
-                                     ("config",), ("show", "{revision}"), ("show", "{revision}", "--view"), ("recall", "a.b", "--at", "{revision}"),
-                                     ("doctor", "--strict")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("status",),
+        ("recall", "a.b"),
+        ("review", "--all"),
+        ("log",),
+        ("history", "a.b"),
+        ("maintain", "--check"),
+        ("config",),
+        ("show", "{revision}"),
+        ("show", "{revision}", "--view"),
+        ("recall", "a.b", "--at", "{revision}"),
+        ("doctor", "--strict"),
+    ],
+)
 @pytest.mark.parametrize("cache", ["cached", "uncached"])
 def test_read_only_vault(bound_by_modes, read_only, project, command, cache):
     """Every reading command answers on a vault where nothing can be written, with and without a cache."""

@@ -13,7 +13,7 @@ def test_nothing_staged(cli, project):
     reply = cli("sync", "--run", run)
     assert reply.status == 0
     assert reply.data == {"revision": reply["revision"], "run": run, "changed": [], "warnings": [], **{kind: [] for kind in KINDS}}
-    (head, body), = project.records("revision")
+    ((head, body),) = project.records("revision")
     assert reply["revision"].startswith("V%d-" % head["seq"])
     assert body["decisions"] == []
 
@@ -34,8 +34,11 @@ def test_every_outcome(cli, project):
     reply = cli("sync", "--run", mine)
     assert reply.status == 4
     assert {kind: [(r["key"], r["reason"]) for r in reply[kind]] for kind in KINDS} == {
-        "applied": [("a.new", "alone")], "unchanged": [("a.same", "same")],
-        "held": [("a.unknown", "unknown-key"), ("a.rule", "needs-owner")], "beside": [("a.beside", "beside")]}
+        "applied": [("a.new", "alone")],
+        "unchanged": [("a.same", "same")],
+        "held": [("a.unknown", "unknown-key"), ("a.rule", "needs-owner")],
+        "beside": [("a.beside", "beside")],
+    }
     assert reply["changed"] == ["a.other"]
     assert all(row["next"] for kind in ("held", "beside") for row in reply[kind])
     assert len(project.records("revision")[-1][1]["decisions"]) == 5
@@ -69,7 +72,7 @@ def test_only_own_staged_are_decided(call, project):
     assert call("recall", "a.b").status == 5
 
 
-def test_a_decision_sees_those_before_it(call, project):
+def test_a_decision_sees_those_before_it(project):
     """Two staged proposals with one value: the second is the same as the first made it."""
     run = project.start()
     project.fact(run, "a.b", "zero")

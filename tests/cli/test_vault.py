@@ -53,7 +53,9 @@ def test_stops_at_the_repository(project):
     assert (reply.code, "init" in reply.error["hint"]) == ((5, "no-vault"), True)
 
 
-@pytest.mark.parametrize("command", [("start", "--actor", "a"), ("status",), ("doctor",), ("journal", "--run", "R1-k7qdm2xw", "--text", "x")])
+@pytest.mark.parametrize(
+    "command", [("start", "--actor", "a"), ("status",), ("doctor",), ("journal", "--run", "R1-k7qdm2xw", "--text", "x")]
+)
 def test_none(bare, command):
     """Where there is no vault every command says so, and makes nothing."""
     assert bare.cli(*command).code == (5, "no-vault")
@@ -69,8 +71,17 @@ def test_precedence(project, other):
     assert project.cli("status", env={"MUNIMENT_VAULT": ""})["vault"] == real(project.vault)
 
 
-@pytest.mark.parametrize("words", [("--vault", "{}", "status"), ("status", "--vault", "{}"), ("--vault={}", "status"), ("status", "--vault={}"),
-                                   ("--lock-wait", "1", "--vault", "{}", "--json", "status"), ("--json", "status", "--lock-wait=1", "--vault={}")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--vault", "{}", "status"),
+        ("status", "--vault", "{}"),
+        ("--vault={}", "status"),
+        ("status", "--vault={}"),
+        ("--lock-wait", "1", "--vault", "{}", "--json", "status"),
+        ("--json", "status", "--lock-wait=1", "--vault={}"),
+    ],
+)
 def test_global_options_stand_anywhere(project, other, words):
     """The global options may stand before the command or after it."""
     reply = project.cli(*(word.format(other) for word in words))
@@ -79,7 +90,7 @@ def test_global_options_stand_anywhere(project, other, words):
 
 def test_relative_name(project, other):
     """A relative name is relative to the folder where one stands."""
-    assert project.cli("status", "--vault", os.path.join("..", other.name))["vault"] == real(other)
+    assert project.cli("status", "--vault", f"../{other.name}")["vault"] == real(other)
     assert project.cli("status", "--vault", ".", cwd=other)["vault"] == real(other)
 
 
