@@ -69,6 +69,8 @@ INPUT_BYTES_MAX = 268_435_456
 LIST_MAX = 32
 TAGS_MAX = 12
 INTEGER_MAX = 9_007_199_254_740_991
+#: Undecided proposals of one run for one key: each names those before it.
+STAGED_MAX = 32
 #: Items on one page of a history, journal or card.
 PAGE_ITEMS = 200
 #: Characters of a brief.
@@ -112,6 +114,7 @@ CODES = {
     "vault-exists": (3, "the folder is a vault already"),
     "reserved-name": (3, "the folder holds a name that the vault needs"),
     "atomic": (3, "an operation of an atomic file was refused, so none was recorded"),
+    "too-many-staged": (3, "the run has too many undecided proposals for one key"),
     "bad-clock": (3, "the clock is outside the years 1000 to 9999"),
     "too-large": (3, "a record would be longer than a ledger line may be"),
     "no-vault": (5, "no vault was found from here"),
@@ -1777,7 +1780,7 @@ def create_vault(folder: str, vault_id: str, tracked: bool) -> tuple[Vault, list
     if is_vault(folder):
         raise Refused("vault-exists", "%s is a vault already" % folder, "use it: start --actor NAME")
     taken = [name for name in RESERVED if os.path.lexists(os.path.join(folder, name))]
-    if PRIVATE in taken and not any(files for _, _, files in os.walk(os.path.join(folder, PRIVATE))):
+    if PRIVATE in taken and not any(set(files) - {"format.json.tmp"} for _, _, files in os.walk(os.path.join(folder, PRIVATE))):
         taken.remove(PRIVATE)  # an interrupted init left it
     if taken:
         raise Refused("reserved-name", "%s holds %s, which the vault needs for itself" % (folder, ", ".join(taken)),
@@ -1792,7 +1795,11 @@ def create_vault(folder: str, vault_id: str, tracked: bool) -> tuple[Vault, list
         elif not os.path.lexists(path):
             create_file(path, text.encode("utf-8"))
     form = json.dumps({"format": FORMAT, "vault": vault_id}, separators=(",", ":")) + "\n"
-    create_file(os.path.join(folder, PRIVATE, "format.json"), form.encode("utf-8"), durable=True)
+    path = os.path.join(folder, PRIVATE, "format.json")
+    _remove(path + ".tmp")  # of an init that was killed: it was no vault yet
+    create_file(path + ".tmp", form.encode("utf-8"), durable=True)
+    os.replace(path + ".tmp", path)
+    sync_folder(os.path.dirname(path))
     return open_vault(folder), notes
 
 
@@ -2136,6 +2143,9 @@ def cut_torn(held: Held, vault: Vault, position: Position) -> Body:
     descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
     try:
         os.ftruncate(descriptor, position.offset)  # made durable by the append that records it
+    except OSError as error:
+        error.filename = path
+        raise
     finally:
         os.close(descriptor)
     position.size = position.offset
@@ -2223,7 +2233,7 @@ def mint_tag(chance: Callable[[int], bytes]) -> str:
 
 # == CACHE == the fold in SQLite: what the reducer writes and every command reads == 770 ==
 
-#: Changes with the tables or with what the fold means; a cache of another fold is made anew.
+#: Changes with the tables, with what the fold means and with how views look; a cache of another fold is made anew.
 _FOLD = "1"
 _CLAIM_COLUMNS = ", ".join(Claim._fields)
 _TABLES = """
@@ -3392,11 +3402,14 @@ def _propose(work: Work, run: Row, op: Row) -> Result:
     state = work.state
     key = parse_key(op.get("key"))
     subject, staged = state.subject(key), state.staged(run["id"], key)
-    if staged and _is_retry(state, op, subject, staged):
+    if staged and _is_retry(state, op, staged):
         return {"proposal": staged[-1].id, "key": key}
     if state.has_moved(key, state.look(run["id"])):
         raise Refused("stale", "%s moved since %s last looked; it is now: %s" % (key, run["id"], _shown(state, subject)),
                       "sync --run %s, then propose again if it still holds" % run["id"], key=key)
+    if len(staged) >= STAGED_MAX:
+        raise Refused("too-many-staged", "%s has %d proposals that are not decided yet" % (key, len(staged)),
+                      "sync --run %s first" % run["id"])
     fields, absent = _fields(state, op, subject, staged)
     proposal = work.add("proposal", run=run["id"], key=key, base=sorted(c.id for c in subject.frontier),
                         staged=sorted(c.id for c in staged), depth=1 + max((c.depth for c in subject.frontier), default=0), **fields)
@@ -3413,9 +3426,10 @@ def _propose(work: Work, run: Row, op: Row) -> Result:
     return result
 
 
-def _is_retry(state: State, op: Row, subject: Subject, staged: list[Any]) -> bool:
+def _is_retry(state: State, op: Row, staged: list[Any]) -> bool:
     """Tell whether ``op``, made before the run's latest proposal for the key, would have been that one."""
     latest = state.body(staged[-1].id)
+    subject = Subject([c for c in map(state.find_claim, staged[-1].base) if c])  # as it was when that was proposed
     try:
         fields, _ = _fields(state, op, subject, staged[:-1])
     except Refused:
@@ -4081,7 +4095,7 @@ def cmd_maintain(call: Call, args: Row) -> Result:
         with Work(call, args["run"] or "") as work:
             work.check_whole()
             run = _open_run(work, _only_open(work) if args["run"] is None else args["run"])
-            upto = {p.tag: p.seq for p in work.state.positions.values() if p.seq >= 0}
+            upto = _upto(work.state, args["upto"])
             mark = work.add("mark", run=run["id"], upto=upto)
             work.commit()
         return {"mark": mark, "run": run["id"], "warnings": work.warnings}
@@ -4109,6 +4123,17 @@ def cmd_maintain(call: Call, args: Row) -> Result:
         "open_long": [{"run": r["id"], "actor": r["actor"], "since": r["at"]} for r in state.open_runs() if r["at"] < ago],
         "warnings": reading.warnings}
     return dict(result, exit=4) if args["check"] and (past or residency.overflow) else result
+
+
+def _upto(state: State, entry_id: str | None) -> dict[str, int]:
+    """Return how far each ledger is curated: up to an entry in time, else up to its end."""
+    if entry_id is None:
+        return {p.tag: p.seq for p in state.positions.values() if p.seq >= 0}
+    entry = state.find_entry(parse_id(entry_id, "E", "--upto"))
+    if entry is None:
+        raise Refused("unknown-evidence", "--upto: no entry %s in this vault" % entry_id, "maintain lists them")
+    sql = "SELECT tag, max(seq) FROM entry WHERE (at, seq, tag) <= (?,?,?) GROUP BY tag"
+    return dict(state.rows(sql, entry["at"], entry["seq"], entry["tag"]))
 
 
 def cmd_rebuild(call: Call, args: Row) -> Result:
@@ -4679,7 +4704,9 @@ COMMANDS = (
     Command("maintain", "the curation brief", cmd_maintain, _say_maintain, (
         _arg("--check", action="store_true", help="exit 4 past a limit"),
         _arg("--mark", action="store_true", help="record that entries up to here are curated"),
-        _arg("--run", metavar="R", help="with --mark"), _arg("--most", default=100, help="entries shown; default 100", **_NUMBER))),
+        _arg("--run", metavar="R", help="with --mark"),
+        _arg("--upto", metavar="E", help="with --mark: only up to this entry, the last one read"),
+        _arg("--most", default=100, help="entries shown; default 100", **_NUMBER))),
     Command("doctor", "prove the vault", cmd_doctor, _say_doctor, (
         _arg("--fix", action="store_true", help="make again what is derived"),
         _arg("--strict", action="store_true", help="warnings fail too; checks schemas if it can"),

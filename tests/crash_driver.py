@@ -156,11 +156,18 @@ def run_forked(engine, request):
 def serve():
     """Answer requests until the input ends."""
     sys.path.insert(0, str(ROOT))
+    # What commands import when they come to it: a fork that gave up its rights could not read the files.
+    import difflib
+    import locale
+
     import engine
 
-    with contextlib.suppress(ImportError):  # what `doctor --strict` uses where it is there: loaded once, not in each fork
-        import jsonschema  # noqa: F401
-        import referencing  # noqa: F401
+    loaded = [difflib, locale]
+    with contextlib.suppress(ImportError):  # and what `doctor --strict` uses where it is there
+        import jsonschema
+        import referencing
+
+        loaded += [jsonschema, referencing]
     for line in sys.stdin:
         sys.stdout.write(json.dumps(run_forked(engine, json.loads(line))) + "\n")
         sys.stdout.flush()

@@ -142,7 +142,7 @@ def check_line(line, patterns, lines, cut=False):
     """Assert that a line is one of the forms, with a claimed line, and nothing that opens anything, where TEXT stands."""
     for pattern in patterns:
         found = re.fullmatch(pattern.replace("TEXT", "(.*)"), line)
-        if found and "TEXT" not in pattern:
+        if found and (found.lastindex is None or found.group(1) is None):
             return
         if found and not find_markup(found.group(1)):
             text = engine.unescape(found.group(1))
@@ -163,6 +163,7 @@ def check_view(path, text, lines):
         end = shown.index("---", 1)
         check_properties(shown[:end + 1], path)
         shown = shown[end + 1:]
+    assert [line for line in shown if line.startswith("# ")] == [next(line for line in shown if line)]
     made = MADE[folder] + (BLOCK_LINES if "/" in path else ())
     for line in shown:
         if line.startswith("> "):
@@ -267,7 +268,7 @@ def fill(rng, counts, settings_by_name, width):
     for key in rng.sample(keys, min(len(keys), 12)):
         here.propose(run, key, None, op="close", now=True, **OWNER)
         if rng.random() < 0.5:
-            there.propose(other, key, "beside", now=True, **OWNER)
+            there.propose(other, key, "beside", now=True, evidence=["https://x.y"], **OWNER)
     here.fetch_all()
     here.sync(run)
     for key in rng.sample(keys, min(len(keys), 12)):
@@ -337,7 +338,7 @@ def test_a_full_tier_1_leaves_no_room_for_others_and_is_said():
     assert len(hot) > 10
     assert len(cold) == 3
     assert sum(counted.values()) > 200
-    assert counted["all others"] > 0 or len(counted) <= 200
+    assert "all others" in counted or len(counted) <= 200
     overflow = engine.Residency(replica.state).overflow
     assert "%d tier 1" % overflow in replica.call("start", actor="claude")["brief"]
 
@@ -382,16 +383,19 @@ def test_a_card_keeps_every_answer_on_pages_of_200():
     there.sync(there.runs[0])
 
     def answer(replica, count):
-        lines = ['{"do":"propose","key":"a","tier":1,"text":"rule %d","why":"w"}' % n for n in range(count)]
+        lines = ['{"do":"propose","key":"a","tier":1,"text":"rule %d"}' % n for n in range(count)]
         rows = replica.call("apply", run=replica.runs[0], lines=[*lines, '{"do":"sync"}'])["results"]
+        frontier = [c.id for c in replica.state.subject("a").frontier]
         for row in rows[:-1]:
-            questions = replica.call("review", about="a")["questions"]
-            whole = next(q["whole"] for q in questions if q["about"] == "held" and q["proposal"]["id"] == row["proposal"])
-            replica.call("resolve", handle=whole, choose="decline")
+            replica.call("resolve", handle=engine.held_handle("a", frontier, row["proposal"]), choose="decline")
 
+    world.shown = False
     answer(there, 3)
     world.tick += 1000
     answer(here, 203)
+    world.shown = True
+    here.render()
+    assert here.files == replicas.views(here.state)
     here.fetch_all()
     pages = [here.files[engine.view_path("card", "a", page)] for page in (1, 2)]
     shown = [re.findall(r"^## (\S+Z) (S\S+)$", page, re.MULTILINE) for page in pages]
