@@ -165,6 +165,14 @@ class World:
         return {tag: units if upto is None else units[:upto.get(tag, 0)] for tag, units in self.ledgers.items()}
 
 
+class Arguments(dict):
+    """A command's arguments; one that is not given is None."""
+
+    def __missing__(self, name):
+        """Return None."""
+        return
+
+
 class Replica:
     """One copy of the vault: its cache, its views as they would stand on disk, and its commands."""
 
@@ -184,10 +192,8 @@ class Replica:
         """Run one command and return its result."""
         call = engine.Call(command, None, ".", self.clock, self.world.chance, 1.0)
         call.replica = self
-        row = {"run": None, "human_approved": True, "choose": None, "text": None, "note": None, "measured": None,
-               "now": False, "session": None, "all": False, "about": None, "mark": False, "atomic": False, **args}
         with in_memory():
-            result = getattr(engine, "cmd_" + command)(call, row)
+            result = getattr(engine, "cmd_" + command)(call, Arguments(args, human_approved=True))
         self.folded.update({tag: len(self.world.ledgers[tag]) for tag in self.tags if tag in self.world.ledgers})
         return result
 
