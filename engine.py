@@ -1018,8 +1018,8 @@ def is_supported(kind: str, body: Body) -> bool:
     return kind in _APPLY and not (kind == "recovery" and body.get("what") not in ("view", "torn"))
 
 
-def _apply_replica(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
-    state.add_replica(tag, body["engine"])
+def _apply_replica(*_: Any) -> None:
+    """Fold a ledger's first line: it says nothing about subjects."""
 
 
 def _apply_run_open(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
@@ -2239,7 +2239,7 @@ _CLAIM_COLUMNS = ", ".join(Claim._fields)
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE ledger(tag TEXT PRIMARY KEY, seq INT, tail TEXT, at TEXT, start INT, offset INT, size INT, stamp TEXT,
-  fault TEXT, engine TEXT, seen TEXT) WITHOUT ROWID;
+  fault TEXT, seen TEXT) WITHOUT ROWID;
 CREATE TABLE run(id TEXT PRIMARY KEY, tag TEXT, seq INT, at TEXT, actor TEXT, session TEXT, origin INT, dated TEXT,
   closed TEXT) WITHOUT ROWID;
 CREATE INDEX run_open ON run(actor, session) WHERE closed IS NULL;
@@ -2332,7 +2332,6 @@ class State:
         self.meta: dict[str, str] = {}
         self.positions: dict[str, Position] = {}
         self.seen: dict[str, dict[str, int]] = {}
-        self._engines: dict[str, str] = {}
         self._claims: dict[str, Any] = {}  # read or written since the last flush
         self._new: dict[str, str] = {}  # bodies of claims that the database has not
         self._changed: set[str] = set()  # claims of which the database has an older row
@@ -2357,11 +2356,9 @@ class State:
         self.meta = dict(self.db.execute("SELECT name, value FROM meta"))
         for target, child in self.db.execute("SELECT target, child FROM awaited"):
             self._awaited.setdefault(target, set()).add(child)
-        for row in self.db.execute("SELECT * FROM ledger"):
-            fault = json.loads(row[8]) if row[8] else None
-            tag, seq, tail, at, start, offset, size, stamp = row[:8]
-            self.positions[tag] = Position(tag, seq, tail, at, start, offset, size, stamp, fault)
-            self._engines[row[0]], self.seen[row[0]] = row[9], json.loads(row[10])
+        for *where, fault, seen in self.db.execute("SELECT * FROM ledger"):
+            position = Position(*where, json.loads(fault) if fault else None)
+            self.positions[position.tag], self.seen[position.tag] = position, json.loads(seen)
 
     def begin(self) -> None:
         """Open the transaction in which records are folded; `flush` and `commit`, or `rollback`, end it."""
@@ -2382,10 +2379,6 @@ class State:
         self.db.close()
 
     # -- facts, from the reducer --
-
-    def add_replica(self, tag: str, engine: str) -> None:
-        """A ledger's first line."""
-        self._engines[tag] = engine
 
     def add_seen(self, tag: str, seen: dict[str, int]) -> None:
         """How far a ledger has read others."""
@@ -2571,9 +2564,9 @@ class State:
             self._dirty("journal", run, (1, *range(start, last + 1)))
         if keys or self._all_stale:
             self._dirty("memory", "", (1,))
-        self.db.executemany("INSERT OR REPLACE INTO ledger VALUES(?,?,?,?,?,?,?,?,?,?,?)", [
+        self.db.executemany("INSERT OR REPLACE INTO ledger VALUES(?,?,?,?,?,?,?,?,?,?)", [
             (p.tag, p.seq, p.tail, p.at, p.start, p.offset, p.size, p.stamp, json.dumps(p.fault) if p.fault else None,
-             self._engines.get(p.tag), json.dumps(self.seen.get(p.tag, {}))) for p in self.positions.values()])
+             json.dumps(self.seen.get(p.tag, {}))) for p in self.positions.values()])
         self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?,?)", self.meta.items())
         self.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", self._stale)
         self._claims, self._facts, self._stale, self._all_stale = {}, {}, [], False
@@ -2884,10 +2877,6 @@ class State:
         row = self.one("SELECT value FROM setting WHERE name=?", name)
         default, least, most = SETTINGS[name]
         return int(row[0]) if row and is_integer(row[0], least, most) else default
-
-    def engine_of(self, tag: str) -> str:
-        """Return the version of the engine that began a ledger."""
-        return self._engines.get(tag, "unknown")
 
     def newest(self) -> str:
         """Return the `at` of the newest revision or resolution, or nothing."""
