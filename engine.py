@@ -2235,7 +2235,6 @@ def mint_tag(chance: Callable[[int], bytes]) -> str:
 
 #: Changes with the tables, with what the fold means and with how views look; a cache of another fold is made anew.
 _FOLD = "1"
-_CLAIM_COLUMNS = ", ".join(Claim._fields)
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE ledger(tag TEXT PRIMARY KEY, seq INT, tail TEXT, at TEXT, start INT, offset INT, size INT, stamp TEXT,
@@ -2289,20 +2288,13 @@ CREATE TABLE dirty(kind TEXT, name TEXT, page INT, PRIMARY KEY(kind, name, page)
 #: Tables that two folds of the same records share to the row.
 COMPARED = ("run", "ending", "look", "entry", "cite", "claim", "fact", "move", "verification", "subject", "part", "tally",
             "setting", "mark", "event", "edit")
-_CLAIM_SQL = "SELECT %s FROM claim " % _CLAIM_COLUMNS
-_DOOR_SQL = "SELECT key, tier, op, trust, source, text, until, verified, heat, expired, handle, current FROM subject "
-_DOOR_NAMES = ("key", "tier", "op", "trust", "source", "text", "until", "verified", "heat", "expired", "handle", "current")
-_RUN_NAMES = ("id", "tag", "seq", "at", "actor", "session", "origin", "dated", "closed")
-_ENTRY_NAMES = ("id", "run", "tag", "seq", "at", "ref", "importance", "text")
-_EVENT_NAMES = ("id", "kind", "tag", "seq", "at", "run", "key", "body")
+_CLAIM_SQL = "SELECT %s FROM claim " % ", ".join(Claim._fields)
+_DOOR_SQL = "SELECT key, tier, op, trust, source, text, until, verified, heat, expired, handle FROM subject "
 
 
-def _claim(row: Any) -> Any:
-    values = list(row)
-    for n in (12, 13, 18, 19):
-        values[n] = bool(values[n])
-    values[14], values[15] = tuple(values[14].split()), tuple(values[15].split())
-    return Claim._make(values)
+def _claim(row: Iterable[Any]) -> Any:
+    claim = Claim._make(row)
+    return claim._replace(base=tuple(claim.base.split()), staged=tuple(claim.staged.split()))
 
 
 class State:
@@ -2698,23 +2690,32 @@ class State:
 
     def door(self, key: str) -> Row | None:
         """Return the row by which a present subject is shown, or None."""
-        row = self.one(_DOOR_SQL + "WHERE key=? AND present=1", key)
-        return dict(zip(_DOOR_NAMES, row)) if row else None
+        return self.find_row(_DOOR_SQL + "WHERE key=? AND present=1", key)
 
     def doors(self, first: bool, most: int, skip: int = 0) -> list[Row]:
         """Return up to ``most`` present subjects of tier 1, or of tiers 2 and 3, after the ``skip`` hottest."""
         sql = _DOOR_SQL + "WHERE present=1 AND first=? ORDER BY expired, heat DESC, key LIMIT ? OFFSET ?"
-        return [dict(zip(_DOOR_NAMES, row)) for row in self.rows(sql, first, max(0, most), skip)]
+        return self.dicts(sql, first, max(0, most), skip)
 
     def doors_under(self, prefix: str) -> list[Row]:
         """Return the doors of all present subjects whose keys begin with ``prefix``, by key."""
-        rows = self.rows(_DOOR_SQL + "WHERE present=1 AND key>=? AND key<? ORDER BY key", prefix, prefix + "\x7f")
-        return [dict(zip(_DOOR_NAMES, row)) for row in rows]
+        return self.dicts(_DOOR_SQL + "WHERE present=1 AND key>=? AND key<? ORDER BY key", prefix, prefix + "\x7f")
 
     def rows(self, sql: str, *values: Any) -> list[Any]:
         """Return the rows of a query."""
         self._save()
         return self.db.execute(sql, values).fetchall()
+
+    def dicts(self, sql: str, *values: Any) -> list[Row]:
+        """Return the rows of a query by the names of its columns."""
+        self._save()
+        found = self.db.execute(sql, values)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row)) for row in found]
+
+    def find_row(self, sql: str, *values: Any) -> Row | None:
+        """Return the first row of a query by the names of its columns, or None."""
+        return next(iter(self.dicts(sql, *values)), None)
 
     def parts(self, most: int) -> list[tuple[str, int]]:
         """Return the ``most`` first parts of keys with the most present subjects."""
@@ -2740,17 +2741,17 @@ class State:
     def history(self, key: str, page: int) -> list[Any]:
         """Return one page of a key's past generations, oldest first."""
         also = " AND NOT (standing=1 AND covered=0)" if self._is_present(key) else ""
-        return [_claim(row) for row in self._page(
-            _CLAIM_SQL + "WHERE key=? AND made IS NOT NULL" + also, "made", key, self.count_history(key), page)]
+        sql = _CLAIM_SQL + "WHERE key=? AND made IS NOT NULL" + also
+        return [_claim(row) for row in self._page(self.rows, sql, "made", key, self.count_history(key), page)]
 
-    def _page(self, sql: str, when: str, name: str, total: int, page: int) -> list[Any]:
+    def _page(self, fetch: Callable[..., list[Any]], sql: str, when: str, name: str, total: int, page: int) -> list[Any]:
         """Return one page of the rows of a name in the order of time, reached from the nearer end."""
         first = (page - 1) * PAGE_ITEMS
         size = max(0, min(PAGE_ITEMS, total - first))
         after = total - first - size
         if first <= after:
-            return self.rows(sql + " ORDER BY %s, seq, tag LIMIT ? OFFSET ?" % when, name, size, first)
-        return self.rows(sql + " ORDER BY %s DESC, seq DESC, tag DESC LIMIT ? OFFSET ?" % when, name, size, after)[::-1]
+            return fetch(sql + " ORDER BY %s, seq, tag LIMIT ? OFFSET ?" % when, name, size, first)
+        return fetch(sql + " ORDER BY %s DESC, seq DESC, tag DESC LIMIT ? OFFSET ?" % when, name, size, after)[::-1]
 
     def has_card(self, key: str) -> bool:
         """Tell whether values of a key ever stood beside each other."""
@@ -2762,36 +2763,29 @@ class State:
 
     def answers(self, key: str, page: int) -> list[Row]:
         """Return one page of a key's resolutions, oldest first."""
-        rows = self._page("SELECT * FROM event WHERE key=?", "at", key, self.count_answers(key), page)
-        return [self._event(row) for row in rows]
+        return self._page(self._events, "SELECT * FROM event WHERE key=?", "at", key, self.count_answers(key), page)
 
-    def _event(self, row: Any) -> Row:
-        event = dict(zip(_EVENT_NAMES, row))
-        event["body"] = json.loads(event["body"]) if event["body"] else {}
-        return event
+    def _events(self, sql: str, *values: Any) -> list[Row]:
+        return [dict(row, body=json.loads(row["body"])) for row in self.dicts(sql, *values)]
 
     def find_event(self, event: str) -> Row | None:
         """Return a revision, resolution or other event by its id, or None."""
-        row = self.one("SELECT * FROM event WHERE id=?", event)
-        return self._event(row) if row else None
+        return next(iter(self._events("SELECT * FROM event WHERE id=?", event)), None)
 
     def events(self, run: str | None, since: str, most: int) -> list[Row]:
         """Return the latest ``most`` events of a run, or of all, since a time, oldest first."""
         where = "run=? AND at>=?" if run else "at>=?"
         sql = "SELECT * FROM event WHERE %s ORDER BY at DESC, seq DESC, tag DESC LIMIT ?" % where
-        rows = self.rows(sql, *([run] if run else []), since, most)
-        return [self._event(row) for row in reversed(rows)]
+        return self._events(sql, *([run] if run else []), since, most)[::-1]
 
     def find_run(self, run: str) -> Row | None:
         """Return a run by its id, or None."""
-        row = self.one("SELECT * FROM run WHERE id=?", run)
-        return dict(zip(_RUN_NAMES, row)) if row else None
+        return self.find_row("SELECT * FROM run WHERE id=?", run)
 
     def open_runs(self, most: int = -1, actor: str | None = None, session: str | None = None) -> list[Row]:
         """Return the ``most`` oldest open runs, or all; or those of an actor's session."""
         where, values = (" AND actor=? AND session=?", (actor, session)) if actor else ("", ())
-        rows = self.rows("SELECT * FROM run WHERE closed IS NULL%s ORDER BY at, seq, tag LIMIT ?" % where, *values, most)
-        return [dict(zip(_RUN_NAMES, row)) for row in rows]
+        return self.dicts("SELECT * FROM run WHERE closed IS NULL%s ORDER BY at, seq, tag LIMIT ?" % where, *values, most)
 
     def own_open(self, tags: list[str], most: int) -> list[str]:
         """Return the ids of the ``most`` oldest open runs that were opened in the ledgers ``tags``."""
@@ -2806,8 +2800,7 @@ class State:
 
     def ending(self, run: str) -> Row | None:
         """Return how a run was closed, or None."""
-        row = self.one("SELECT at, outcome, summary, how FROM ending WHERE run=?", run)
-        return dict(zip(("at", "outcome", "summary", "how"), row)) if row else None
+        return self.find_row("SELECT at, outcome, summary, how FROM ending WHERE run=?", run)
 
     def look(self, run: str) -> dict[str, int]:
         """Return how far a run has looked: tag -> seq."""
@@ -2847,7 +2840,7 @@ class State:
 
     def conflicts(self) -> list[Row]:
         """Return the doors of all subjects in conflict, by key."""
-        return [dict(zip(_DOOR_NAMES, row)) for row in self.rows(_DOOR_SQL + "WHERE handle >= 'C' ORDER BY +key")]
+        return self.dicts(_DOOR_SQL + "WHERE handle >= 'C' ORDER BY +key")
 
     def count_entries(self, run: str) -> int:
         """Return how many entries a run has."""
@@ -2855,13 +2848,11 @@ class State:
 
     def entries(self, run: str, page: int) -> list[Row]:
         """Return one page of a run's entries, in order."""
-        rows = self._page("SELECT * FROM entry WHERE run=?", "at", run, self.count_entries(run), page)
-        return [dict(zip(_ENTRY_NAMES, row)) for row in rows]
+        return self._page(self.dicts, "SELECT * FROM entry WHERE run=?", "at", run, self.count_entries(run), page)
 
     def find_entry(self, entry: str) -> Row | None:
         """Return an entry by its id, or None."""
-        row = self.one("SELECT * FROM entry WHERE id=?", entry)
-        return dict(zip(_ENTRY_NAMES, row)) if row else None
+        return self.find_row("SELECT * FROM entry WHERE id=?", entry)
 
     def find_entries(self, ref: str) -> list[str]:
         """Return the ids of entries that were journalled under an outside id: two at most."""
@@ -3935,8 +3926,7 @@ def cmd_review(call: Call, args: Row) -> Result:
     if args["all"]:
         ago = format_at(call.clock() - _OPEN_LONG_S * 1000)
         result["questions"] += [_question(state, c.key, c) for c in state.waiting("staged") if c.at < ago]
-        edits = state.rows("SELECT * FROM edit ORDER BY at, id")
-        result["edits"] = [dict(zip(("id", "at", "path", "sha256", "size"), row)) for row in edits]
+        result["edits"] = state.dicts("SELECT * FROM edit ORDER BY at, id")
     return result
 
 
@@ -4091,13 +4081,13 @@ def cmd_maintain(call: Call, args: Row) -> Result:
     most = parse_integer(args["most"], "--most", 0, 1_000_000)
     reading = Reading(call)
     state, today = reading.state, format_at(call.clock())
-    entries = state.rows(
+    entries = state.dicts(
         "SELECT e.id, e.run, e.at, e.importance, e.ref, e.text FROM entry e LEFT JOIN mark m ON m.tag=e.tag"
         " WHERE e.seq>ifnull(m.seq, -1) AND NOT EXISTS(SELECT 1 FROM cite WHERE entry=e.id) ORDER BY e.at, e.seq, e.tag")
     residency = Residency(state)
     cooling = sorted((d for d in residency.hot if d["tier"] != 1), key=lambda d: (-d["expired"], d["heat"], d["key"]))
-    expired = state.rows("SELECT key, until FROM subject WHERE present=1 AND expired=1 ORDER BY until, key LIMIT 100")
-    unverified = state.rows("SELECT key, used FROM subject WHERE present=1 AND verified IS NULL ORDER BY used, key LIMIT 20")
+    expired = state.dicts("SELECT key, until FROM subject WHERE present=1 AND expired=1 ORDER BY until, key LIMIT 100")
+    unverified = state.dicts("SELECT key, used FROM subject WHERE present=1 AND verified IS NULL ORDER BY used, key LIMIT 20")
     ago = format_at(call.clock() - _OPEN_LONG_S * 1000)
     memory = render_memory(residency)
     counts = [("tier%d-target" % t, state.tally("tier%d" % t)) for t in TIERS] + [
@@ -4105,10 +4095,10 @@ def cmd_maintain(call: Call, args: Row) -> Result:
     limits: list[Row] = [{"name": name, "is": count, "limit": state.setting(name)} for name, count in counts]
     past = [limit["name"] for limit in limits if limit["is"] > limit["limit"]]
     result: Result = {
-        "today": today[:10], "uncurated": [dict(zip(("id", "run", "at", "importance", "ref", "text"), row)) for row in entries[:most]],
+        "today": today[:10], "uncurated": entries[:most],
         "uncurated_count": len(entries), "cooling": [d["key"] for d in cooling[:20]], "limits": limits, "past": past,
-        "overflow": residency.overflow, "expired": [dict(zip(("key", "until"), row)) for row in expired],
-        "unverified": [dict(zip(("key", "used"), row)) for row in unverified],
+        "overflow": residency.overflow, "expired": expired,
+        "unverified": unverified,
         "open_long": [{"run": r["id"], "actor": r["actor"], "since": r["at"]} for r in state.open_runs() if r["at"] < ago],
         "warnings": reading.warnings}
     return dict(result, exit=4) if args["check"] and (past or residency.overflow) else result
