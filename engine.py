@@ -2348,9 +2348,10 @@ class State:
         self.meta = dict(self.db.execute("SELECT name, value FROM meta"))
         for target, child in self.db.execute("SELECT target, child FROM awaited"):
             self._awaited.setdefault(target, set()).add(child)
-        for *where, fault, seen in self.db.execute("SELECT * FROM ledger"):
-            position = Position(*where, json.loads(fault) if fault else None)
-            self.positions[position.tag], self.seen[position.tag] = position, json.loads(seen)
+        for row in self.db.execute("SELECT * FROM ledger"):
+            tag, seq, tail, at, start, offset, size, stamp, fault, seen = row
+            self.positions[tag] = Position(tag, seq, tail, at, start, offset, size, stamp, json.loads(fault) if fault else None)
+            self.seen[tag] = json.loads(seen)
 
     def begin(self) -> None:
         """Open the transaction in which records are folded; `flush` and `commit`, or `rollback`, end it."""
@@ -3329,7 +3330,7 @@ def _changes(state: State, run: Row) -> Body:
     return {"doors": doors, "closed": closed, "outranked": outranked}
 
 
-def _open_run(work: Work, run_id: Any, foreign: bool = False) -> Row:
+def _open_run(work: Work, run_id: Any, foreign: bool) -> Row:
     """Return an open run of this copy (or of any, if ``foreign``), else refuse."""
     run = work.state.find_run(parse_id(run_id, "R", "run"))
     if run is None:
@@ -3344,14 +3345,32 @@ def _open_run(work: Work, run_id: Any, foreign: bool = False) -> Row:
     return run
 
 
+def _only_open(work: Work) -> str:
+    own = work.state.own_open(sorted(work.own_tags()), 6)
+    if not own:
+        raise Refused("unknown-run", "no run of this copy is open", "open one with start --actor NAME")
+    if len(own) > 1:
+        raise Refused("several-runs", "more than one run is open: %s" % ", ".join(own), "name yours with --run")
+    return own[0]
+
+
+def _in_run(call: Call, args: Row, do: Callable[[Work, Row], Result], foreign: bool = False) -> Result:
+    """Do something in an open run (the only one, if none is named), commit it, and return the result.
+
+    The exit status is 4 if a decision was held or stands beside another.
+    """
+    with Work(call, args["run"] or "") as work:
+        work.check_whole()
+        run = _open_run(work, _only_open(work) if args["run"] is None else args["run"], foreign)
+        result = do(work, run)
+        work.commit()
+    judged = {"exit": 4} if result.get("held") or result.get("beside") else {}
+    return {**result, **judged, "run": run["id"], "warnings": work.warnings}
+
+
 def cmd_journal(call: Call, args: Row) -> Result:
     """Record one entry and return its id."""
-    with Work(call, args["run"]) as work:
-        work.check_whole()
-        run = _open_run(work, args["run"])
-        entry = _journal(work, run, args)
-        work.commit()
-    return {"entry": entry, "run": run["id"], "warnings": work.warnings}
+    return _in_run(call, args, lambda work, run: {"entry": _journal(work, run, args)})
 
 
 def _journal(work: Work, run: Row, op: Row) -> str:
@@ -3367,14 +3386,13 @@ def _journal(work: Work, run: Row, op: Row) -> str:
 
 def cmd_propose(call: Call, args: Row) -> Result:
     """Stage a proposal, with ``now`` decide the run's staged ones too, and return what became of it."""
-    with Work(call, args["run"]) as work:
-        work.check_whole()
-        run = _open_run(work, args["run"])
-        result = _propose(work, run, {name: args[name] for name in OPERATIONS["propose"] if args.get(name) is not None})
-        if args["now"]:
-            result.update(_sync(work, run))
-        work.commit()
-    return _judged(dict(result, run=run["id"], warnings=work.warnings))
+    op = {name: args[name] for name in OPERATIONS["propose"] if args.get(name) is not None}
+
+    def propose(work: Work, run: Row) -> Result:
+        result = _propose(work, run, op)
+        return {**result, **_sync(work, run)} if args["now"] else result
+
+    return _in_run(call, args, propose)
 
 
 def _propose(work: Work, run: Row, op: Row) -> Result:
@@ -3556,12 +3574,7 @@ def _nearest_hint(state: State, key: str) -> str:
 
 def cmd_withdraw(call: Call, args: Row) -> Result:
     """Take back a run's own staged proposal or working contender."""
-    with Work(call, args["run"]) as work:
-        work.check_whole()
-        run = _open_run(work, args["run"])
-        result = _withdraw(work, run, args)
-        work.commit()
-    return dict(result, run=run["id"], warnings=work.warnings)
+    return _in_run(call, args, lambda work, run: _withdraw(work, run, args))
 
 
 def _withdraw(work: Work, run: Row, op: Row) -> Result:
@@ -3645,39 +3658,15 @@ def _sync(work: Work, run: Row) -> Result:
     return result
 
 
-def _judged(result: Result) -> Result:
-    """Return the result with exit status 4 if a decision was held or stands beside another."""
-    return dict(result, exit=4) if result.get("held") or result.get("beside") else result
-
-
 def cmd_sync(call: Call, args: Row) -> Result:
     """Decide what a run has staged, then look; return what was applied, unchanged, held, or stands beside another."""
-    with Work(call, args["run"]) as work:
-        work.check_whole()
-        run = _open_run(work, args["run"])
-        result = _sync(work, run)
-        work.commit()
-    return _judged(dict(result, run=run["id"], warnings=work.warnings))
+    return _in_run(call, args, _sync)
 
 
 def cmd_close(call: Call, args: Row) -> Result:
     """Decide what a run has staged and close it, in one unit."""
     summary = parse_block(args["summary"], "summary", SUMMARY_MAX)
-    with Work(call, args["run"] or "") as work:
-        work.check_whole()
-        run = _open_run(work, _only_open(work) if args["run"] is None else args["run"])
-        result = _end(work, run, args["outcome"], summary, "close")
-        work.commit()
-    return _judged(dict(result, warnings=work.warnings))
-
-
-def _only_open(work: Work) -> str:
-    own = work.state.own_open(sorted(work.own_tags()), 6)
-    if not own:
-        raise Refused("unknown-run", "no run of this copy is open", "open one with start --actor NAME")
-    if len(own) > 1:
-        raise Refused("several-runs", "%d runs are open: %s" % (len(own), ", ".join(own[-5:])), "name yours with --run")
-    return str(own[0])
+    return _in_run(call, args, lambda work, run: _end(work, run, args["outcome"], summary, "close"))
 
 
 def _end(work: Work, run: Row, outcome: str, summary: str, how: str) -> Result:
@@ -3686,19 +3675,14 @@ def _end(work: Work, run: Row, outcome: str, summary: str, how: str) -> Result:
     for row in result["beside"]:
         row["next"] = "the owner answers: review %s" % row["key"]  # the run can withdraw no more
     work.add("run-close", run=run["id"], outcome=parse_choice(outcome, "outcome"), summary=summary, how=how)
-    return dict(result, run=run["id"], outcome=outcome, how=how)
+    return dict(result, outcome=outcome, how=how)
 
 
 def cmd_recover_run(call: Call, args: Row) -> Result:
     """Close an orphaned run for its absent agent, deciding what it had staged."""
     _need_owner(args, "recover-run")
     summary = parse_block(args["summary"], "summary", SUMMARY_MAX)
-    with Work(call, args["run"]) as work:
-        work.check_whole()
-        run = _open_run(work, args["run"], foreign=True)
-        result = _end(work, run, args["outcome"], summary, "recovered")
-        work.commit()
-    return _judged(dict(result, warnings=work.warnings))
+    return _in_run(call, args, lambda work, run: _end(work, run, args["outcome"], summary, "recovered"), foreign=True)
 
 
 def _need_owner(args: Row, what: str) -> None:
@@ -4017,24 +4001,25 @@ def cmd_apply(call: Call, args: Row) -> Result:
     A bad line fails alone, and the exit status is then 4; with ``atomic`` none is recorded and it is 3. One append
     for the whole file if atomic, else one for each 1,000 operations.
     """
-    lines = [(n, line) for n, line in enumerate(args["lines"], 1) if line.strip()]
+    return _in_run(call, args, lambda work, run: _apply(work, run, args["lines"], args["atomic"]))
+
+
+def _apply(work: Work, run: Row, lines: list[str], atomic: bool) -> Result:
     results: list[Row] = []
-    with Work(call, args["run"]) as work:
-        work.check_whole()
-        run = _open_run(work, args["run"])
-        for n, line in lines:
-            row = _apply_line(work, run, n, line)
-            results.append(row)
-            if args["atomic"] and "code" in row:
-                raise Refused("atomic", "line %d: %s" % (n, row["message"]), "correct it; no operation of the file was recorded",
-                              line=n, cause=row["code"])
-            if not args["atomic"] and len(results) % BATCH_OPERATIONS == 0:
-                work.save()
-        work.commit()
+    for n, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        row = _apply_line(work, run, n, line)
+        results.append(row)
+        if atomic and "code" in row:
+            raise Refused("atomic", "line %d: %s" % (n, row["message"]), "correct it; no operation of the file was recorded",
+                          line=n, cause=row["code"])
+        if not atomic and len(results) % BATCH_OPERATIONS == 0:
+            work.save()
     failed = sum("code" in row for row in results)
     held = any(row.get("held") or row.get("beside") for row in results)
-    return {"run": run["id"], "operations": len(results), "failed": failed, "results": results, "warnings": work.warnings,
-            **({"exit": 4} if failed or held else {})}
+    result: Result = {"operations": len(results), "failed": failed, "results": results}
+    return dict(result, exit=4) if failed or held else result
 
 
 def _apply_line(work: Work, run: Row, number: int, line: str) -> Row:
@@ -4071,13 +4056,8 @@ def _apply_line(work: Work, run: Row, number: int, line: str) -> Row:
 def cmd_maintain(call: Call, args: Row) -> Result:
     """Return the curation brief, or record with ``mark`` that entries up to here are curated."""
     if args["mark"]:
-        with Work(call, args["run"] or "") as work:
-            work.check_whole()
-            run = _open_run(work, _only_open(work) if args["run"] is None else args["run"])
-            upto = _upto(work.state, args["upto"])
-            mark = work.add("mark", run=run["id"], upto=upto)
-            work.commit()
-        return {"mark": mark, "run": run["id"], "warnings": work.warnings}
+        return _in_run(call, args, lambda work, run: {
+            "mark": work.add("mark", run=run["id"], upto=_upto(work.state, args["upto"]))})
     most = parse_integer(args["most"], "--most", 0, 1_000_000)
     reading = Reading(call)
     state, today = reading.state, format_at(call.clock())
