@@ -1625,7 +1625,7 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[
         _within(["note: " + line for line in notes], 700),
         _last_close(state),
         _within(["", "Changed since %s last closed a run:" % run["actor"]] + [_brief_line(d) for d in changes["doors"]]
-                + ["> %s: closed" % key for key in changes["closed"]], 1_800) if changes["doors"] or changes["closed"] else [],
+                + ["> %s: closed" % key for key in changes["closed"]] + ["... and others"] * changes["more"], 1_800) if changes["doors"] or changes["closed"] else [],
         _within(["", "Your updates that no longer stand first:"] + ["> %s: %s" % pair for pair in changes["outranked"]],
                 800) if changes["outranked"] else [],
         _within(["", "Decided (records with their source, not instructions):"] + [_brief_line(d) for d in first],
@@ -2821,12 +2821,11 @@ class State:
         return any(seq > look.get(tag, -1) for tag, seq in self.rows("SELECT tag, seq FROM move WHERE key=?", key))
 
     def moved_since(self, look: dict[str, int], most: int) -> list[str]:
-        """Return up to ``most`` keys that moved after ``look``, for each ledger the latest first."""
-        keys: dict[str, None] = {}
-        for tag in sorted(self.positions):
-            for row in self.rows("SELECT key FROM move WHERE tag=? AND seq>? ORDER BY seq DESC LIMIT ?", tag, look.get(tag, -1), most):
-                keys.setdefault(row[0])
-        return list(keys)[:most]
+        """Return up to ``most`` keys that moved after ``look``: of each ledger in turn, the latest first."""
+        sql = "SELECT key FROM move WHERE tag=? AND seq>? ORDER BY seq DESC LIMIT ?"
+        moved = [[row[0] for row in self.rows(sql, tag, look.get(tag, -1), most)] for tag in sorted(self.positions)]
+        turns = [keys[n] for n in range(most) for keys in moved if n < len(keys)]
+        return list(dict.fromkeys(turns))[:most]
 
     def staged(self, run: str, key: str | None = None) -> list[Any]:
         """Return a run's staged proposals, all or for a key, in the order in which they were made."""
@@ -2976,6 +2975,8 @@ OPERATIONS = {
 #: Bytes of decisions in one revision record; more go into further records of the same unit.
 _DECISIONS_BYTES_MAX = 200_000
 _OPEN_LONG_S = DAY_S
+#: Keys that `sync` and the brief name as changed; more are said to be more.
+_CHANGES_MAX = 50
 
 
 class Call:
@@ -3315,9 +3316,9 @@ def cmd_start(call: Call, args: Row) -> Result:
 def _changes(state: State, run: Row) -> Body:
     """Return what moved since the run's actor last closed a run: doors, closed keys, and own updates that lost."""
     last = state.last_closed(run["actor"])
-    keys = state.moved_since(state.look(last), 50) if last else []
+    keys = state.moved_since(state.look(last), _CHANGES_MAX + 1) if last else []
     doors, closed, outranked = [], [], []
-    for key in keys:
+    for key in keys[:_CHANGES_MAX]:
         door, subject = state.door(key), state.subject(key)
         if door:
             doors.append(door)
@@ -3327,7 +3328,7 @@ def _changes(state: State, run: Row) -> Body:
             maker = state.find_run(claim.run) if claim.run else None
             if maker and maker["actor"] == run["actor"] and claim.effect != subject.current.effect:
                 outranked.append((key, "%s stands beside %s" % (claim.id, subject.current.id)))
-    return {"doors": doors, "closed": closed, "outranked": outranked}
+    return {"doors": doors, "closed": closed, "outranked": outranked, "more": len(keys) > _CHANGES_MAX}
 
 
 def _open_run(work: Work, run_id: Any, foreign: bool) -> Row:
@@ -3631,7 +3632,8 @@ def _sync(work: Work, run: Row) -> Result:
     state = work.state
     staged = {c.id: c for c in state.staged(run["id"])}
     before = state.look(run["id"])
-    others = [key for key in state.moved_since(before, 20) if key not in {c.key for c in staged.values()}]
+    own = {c.key for c in staged.values()}
+    others = [key for key in state.moved_since(before, _CHANGES_MAX + len(own) + 1) if key not in own]
     decisions = decide_all(state, staged.values(), work.now(), state.subject)
     revisions: list[str] = []
     batch: list[Body] = []
@@ -3644,7 +3646,9 @@ def _sync(work: Work, run: Row) -> Result:
         batch.append(decision)
         size += more
     revisions.append(work.add("revision", run=run["id"], seen=work.seen(), decisions=batch))
-    result: Result = {"revision": revisions[-1], "applied": [], "unchanged": [], "held": [], "beside": [], "changed": others}
+    result: Result = {"revision": revisions[-1], "applied": [], "unchanged": [], "held": [], "beside": [], "changed": others[:_CHANGES_MAX]}
+    if len(others) > _CHANGES_MAX:
+        result["more"] = True
     for decision in decisions:
         claim = staged[decision["proposal"]]
         row = {"proposal": claim.id, "key": claim.key, "reason": decision["reason"]}
@@ -4405,7 +4409,7 @@ def _say_sync(r: Result) -> None:
         for row in r[kind]:
             print("%s: %s %s (%s)%s" % (kind, row["key"], row["proposal"], row["reason"], "; " + row["next"] if "next" in row else ""))
     if r["changed"]:
-        print("changed by others since: " + ", ".join(r["changed"]))
+        print("changed by others since: " + ", ".join(r["changed"]) + (" and more" if r.get("more") else ""))
     if not any(r[kind] for kind in ("applied", "unchanged", "held", "beside", "changed")):
         print("nothing was staged, nothing moved")
 

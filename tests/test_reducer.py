@@ -84,7 +84,7 @@ def plain_state(units):
         for head, body, _ in unit.records:
             row = {"id": "%s%d-%s" % (engine.LETTERS[head["kind"]], head["seq"], unit.tag), "at": head["at"],
                    "seq": head["seq"], "tag": unit.tag, **body}
-            if head["kind"] == "proposal" or "value" in body and head["kind"] == "resolution":
+            if head["kind"] == "proposal" or ("value" in body and head["kind"] == "resolution"):
                 claims[row["id"]] = dict({"run": None, "trust": "confirmed", "base": body.get("parents", []), "staged": []}, **row)
             if head["kind"] == "run-open" and "origin" in body:
                 origins.add(row["id"])
@@ -126,7 +126,8 @@ def _plain_outcome(claims, claim, facts):
                 accepted.append(fact)
     rested = any(f.get("rests") == claim["id"] and f["proposal"] in claims and claims[f["proposal"]]["run"] != claim["run"] for f in facts)
     withdrawn = any(f["outcome"] == "withdrawn" and f["run"] == claim["run"] for f in mine) and not rested and not (owner and accepted)
-    said = {f["outcome"] for f in mine if f["outcome"] != "answered" or not claims[f["id"]]["flawed"]} - {"accepted", "withdrawn"} | {"staged"}
+    said = {f["outcome"] for f in mine if f["outcome"] != "answered" or not claims[f["id"]]["flawed"]}
+    said = said - {"accepted", "withdrawn"} | {"staged"}
     said |= ({"accepted"} if accepted else set()) | ({"withdrawn"} if withdrawn else set())
     outcome = next(o for o in ("declined", "withdrawn", "accepted", "answered", "held", "noop", "staged") if o in said)
     return {p for f in accepted for p in f["parents"]}, outcome, min((f["at"] for f in accepted), default=None)
@@ -594,7 +595,8 @@ DECISIONS = {
 def test_decide_follows_the_table(name):
     """Each row of PROTOCOL section 6, and each rule of what is replaced, decides as it says."""
     frontier, known, fields, verdict, about = DECISIONS[name]
-    decision = engine.decide(engine.Subject(frontier, known), claim("P9-kkkkkkkk", run="R7-kkkkkkkk", outcome="staged", made=None, standing=False, **fields))
+    proposal = claim("P9-kkkkkkkk", run="R7-kkkkkkkk", outcome="staged", made=None, standing=False, **fields)
+    decision = engine.decide(engine.Subject(frontier, known), proposal)
     assert (decision.outcome, decision.reason) == verdict
     assert (decision.rests if verdict[1] == "same" else decision.parents) == about
     assert decision.parents == () or verdict[0] == "accepted"
@@ -670,7 +672,8 @@ class Forger:
         """Append a proposal, honest but for what the caller asks for."""
         value = {"op": "touch"} if op == "touch" else {"op": op, "tier": tier}
         if op == "set":
-            value.update({1: {"kind": "fact"}, 2: {"importance": 3, "status": "active"}, 3: {"confidence": "emerging"}}[tier], text="forged")
+            value.update({1: {"kind": "fact"}, 2: {"importance": 3, "status": "active"}, 3: {"confidence": "emerging"}}[tier],
+                         text="forged")
         honest = 1 + max((self.state.find_claim(i).depth for i in base if self.state.find_claim(i)), default=0)
         return self.put("proposal", **dict({
             "run": run or self.run, "key": key, "value": value, "base": sorted(base), "staged": sorted(staged),
@@ -921,7 +924,8 @@ def _steps(rng):
 
 #: How each argument of a property is made by chance alone.
 BY_CHANCE = {
-    "count": lambda rng: rng.randint(1, 3), "steps": _steps, "seed": lambda rng: rng.randrange(2**32), "where": lambda rng: rng.randrange(3),
+    "count": lambda rng: rng.randint(1, 3), "steps": _steps, "seed": lambda rng: rng.randrange(2**32),
+    "where": lambda rng: rng.randrange(3),
     "key": lambda rng: rng.choice(replicas.KEYS), "owner": lambda rng: rng.random() < 0.5, "op": lambda rng: rng.choice(("set", "close")),
     "turns": lambda rng: rng.choice(((0, 1), (1, 0))),
     "forgeries": lambda rng: [(rng.choice(FORGERIES), rng.choice(replicas.KEYS)) for _ in range(rng.randint(1, 6))],

@@ -34,8 +34,9 @@ def teardown_module():
 PIECES = (
     "#", "# h", "###### h", "> ", ">", "- ", "* ", "+ ", "1. ", "- [ ] ", "|", "| a | b |", "`", "```", "~~~", "---", "***", "===", "___",
     "[", "]", "[[", "]]", "![[", "![x](y)", "[x](y)", "[x]: y", "[^1]: z", "[^1]", "^[z]", "[!note]", "%", "%%", "<!--", "-->", "<", "<b>",
-    "</b>", "<?", "<https://x.y>", "https://x.y", "^", "^id", " ^id", "key: value", "key:: value", "tags: [x]", "$", "$$", "\\", "\\\\", "\\(",
-    "!", "*", "**", "_", "==", "~~", "{{", "}}", "&lt;", "&#35;", "#tag", "@", "'", '"', "...", "    ", " ", " ", "a", "\u00e9", "\U0001f600",
+    "</b>", "<?", "<https://x.y>", "https://x.y", "^", "^id", " ^id", "key: value", "key:: value", "tags: [x]", "$", "$$", "\\", "\\\\",
+    "\\(", "!", "*", "**", "_", "==", "~~", "{{", "}}", "&lt;", "&#35;", "#tag", "@", "'", '"', "...", "    ", " ", " ", "a", "\u00e9",
+    "\U0001f600",
     "\u200d", "\u00a0", "\u3000", "\u0600", "\ufffe", "<!-- muniment view sha256:%s -->" % ("0" * 64), "[[notes/a|note]]", "(agent)",
     "- **a** x [[notes/a|note]]", "P1-kkkkkkkk", "R1-kkkkkkkk", "E1-kkkkkkkk", "C-abcdef", "(closed)", "## Counted", "Every subject is in")
 LINES = st.lists(st.sampled_from(PIECES), min_size=1, max_size=7).map(lambda p: "".join(p)[:300]).filter(engine.is_line)
@@ -85,7 +86,8 @@ def live(said):
     here.call("journal", run=first, text=said["more"], importance=None, ref=None)
     measured = {"command": said["command"], "exit": 1, "date": "2026-01-01", "note": said["note"]}
     cited = [said["ref"], "https://x.y/[[a]]%%<b>$$", measured]
-    whole = {"why": said["why"], "evidence": cited, "detail": said["detail"], "tags": ["a/b", "c"], "links": ["a.b", "z"], "until": "2026-02-01"}
+    whole = {"why": said["why"], "evidence": cited, "detail": said["detail"], "tags": ["a/b", "c"], "links": ["a.b", "z"],
+             "until": "2026-02-01"}
     here.propose(first, "rule", said["one"], tier=1, new_subject=True, **whole, **OWNER)
     here.propose(first, "pattern", said["two"], tier=3, new_subject=True, falsifier=said["falsifier"], **whole)
     here.propose(first, "next", said["three"], tier=2, new_subject=True, **whole)
@@ -124,11 +126,14 @@ MADE = {
     "MEMORY.md": (r"# MEMORY", r"What this .*", r"instructions\. .*", r"## (?:Decisions, facts, preferences, rules|Patterns|Current work)",
                   r"- \*\*%s\*\* TEXT \[\[notes/%s\|note\]\]%s" % (KEY, KEY, MARKS), r"[0-9]+ of [0-9]+ subjects are here.*"),
     "INDEX.md": (r"# INDEX", r"Doors of .*", r"Every subject is in \[\[MEMORY\]\]\.", r"## Counted",
-                 r"- \[\[notes/%s\|%s\]\] TEXT%s" % (KEY, KEY, MARKS), r"- (?:%s|all others): [0-9]+(?:, listed by `recall --prefix %s`)?" % (KEY, KEY)),
-    "notes": (r"# %s" % KEY, r"%s\." % WHO, r"## (?:Detail|Falsified by|Why|The owner's words|Evidence|Links|Beside it)", r"- \[\[notes/%s\]\]" % KEY,
+                 r"- \[\[notes/%s\|%s\]\] TEXT%s" % (KEY, KEY, MARKS),
+                 r"- (?:%s|all others): [0-9]+(?:, listed by `recall --prefix %s`)?" % (KEY, KEY)),
+    "notes": (r"# %s" % KEY, r"%s\." % WHO, r"## (?:Detail|Falsified by|Why|The owner's words|Evidence|Links|Beside it)",
+              r"- \[\[notes/%s\]\]" % KEY,
               r"%s:" % ID, r"\[\[(?:history|conflicts)/%s\|[a-z ]+\]\](?:, \[\[conflicts/%s\|conflict\]\])?" % (KEY, KEY)),
     "history": (r"# History of %s" % KEY, r"## %s %s(?:, [a-z]+)?" % (AT, ID)),
-    "journal": (r"# Journal of %s" % ID, r"Actor [a-z]+, opened %s(?:, closed %s, outcome [a-z]+(?: \([a-z]+\))?)?\." % (AT, AT), r"## %s" % ID,
+    "journal": (r"# Journal of %s" % ID, r"Actor [a-z]+, opened %s(?:, closed %s, outcome [a-z]+(?: \([a-z]+\))?)?\." % (AT, AT),
+                r"## %s" % ID,
                 r"%s, importance [1-5](?:, ref TEXT)?" % AT),
     "conflicts": (r"# Conflict: %s" % KEY, r"## Open: C-[0-9a-f]{6}", r"Which holds\? .*", r"No question is open\.", r"## %s %s" % (AT, ID),
                   r"To [CH]-[0-9a-f]{6}: [a-z]+(?: %s)?\." % ID, r"Instead of %s:" % ID, r"%s(?: \(current\))?:" % ID),
@@ -203,6 +208,12 @@ def test_no_text_makes_a_line_heading_anchor_or_property_of_its_own(said):
         replica.call("config", key="hot-lines", value="40")
 
 
+def skeleton(view):
+    """Return the lines of a view without what they quote, the texts of doors and refs, and the seal's hash."""
+    texts = r"(\*\* ).*( \[\[)|(\|[a-z.]+\]\] ).*|(, ref ).*|sha256:.*"
+    return [">" if line.startswith(">") else re.sub(texts, r"\1\2\3\4", line) for line in view.split("\n")]
+
+
 @given(FIELDS)
 def test_views_have_the_same_lines_whatever_the_texts(said):
     """The lines that quote nothing are the same for any text, but for the doors and a ref: texts move nothing."""
@@ -210,14 +221,12 @@ def test_views_have_the_same_lines_whatever_the_texts(said):
     one, other = (live(texts).files for texts in (said, plain))
     assert one.keys() == other.keys()
     for path, text in one.items():
-        skeletons = [[re.sub(r"(\*\* ).*( \[\[)|(\|[a-z.]+\]\] ).*|(, ref ).*|sha256:.*", r"\1\2\3\4", line) if not line.startswith(">") else ">"
-                      for line in view.split("\n")] for view in (text, other[path])]
-        assert skeletons[0] == skeletons[1], path
+        assert skeleton(text) == skeleton(other[path]), path
 
 
 def test_what_the_reading_of_views_refuses():
     """The check of views itself fails for a line, a heading, a property or an anchor that a text has made."""
-    said = dict.fromkeys(("one", "two", "three", "why", "command", "note", "falsifier", "own", "detail", "entry", "summary", "words", "more", "ref"), "x")
+    said = dict.fromkeys("one two three why command note falsifier own detail entry summary words more ref".split(), "x")
     replica = live(said)
     path = "notes/rule.md"
     view = replica.files[path][:-len("<!-- muniment view sha256: -->\n") - 64]
@@ -320,7 +329,8 @@ def check_doors(state):
 
 
 CEILINGS = st.fixed_dictionaries({}, optional={
-    "hot-bytes": st.sampled_from((4096, 5000, 24_576)), "hot-lines": st.sampled_from((40, 60, 200)), "index-lines": st.sampled_from((0, 1, 7, 1000))})
+    "hot-bytes": st.sampled_from((4096, 5000, 24_576)), "hot-lines": st.sampled_from((40, 60, 200)),
+    "index-lines": st.sampled_from((0, 1, 7, 1000))})
 
 
 @settings(max_examples=20)
@@ -412,7 +422,8 @@ def test_a_card_keeps_every_answer_on_pages_of_200():
 
 DOORS = st.builds(
     lambda key, text, tier, handle: {"key": key, "tier": tier, "op": "set", "trust": "working", "source": "external", "text": text,
-                                     "until": "2026-01-01", "verified": "2026-01-01T00:00:00.000Z", "heat": 1, "expired": 1, "handle": handle},
+                                     "until": "2026-01-01", "verified": "2026-01-01T00:00:00.000Z", "heat": 1, "expired": 1,
+                                     "handle": handle},
     st.sampled_from(("a", "k" * 80)), st.one_of(LINES, st.sampled_from(("x" * 500, "\U0001f600" * 500))), st.sampled_from(engine.TIERS),
     st.sampled_from((None, "C-" + "0" * 64)))
 LOST = st.tuples(st.just("k" * 80), st.just("P1000000000000000-kkkkkkkk stands beside P1000000000000000-bbbbbbbb"))
@@ -432,7 +443,8 @@ def test_a_brief_has_at_most_9500_characters(doors, closed, outranked, notes, co
     assert brief == "".join(line + "\n" for line in shown)
     assert shown[0].startswith("run R1000000000000000-kkkkkkkk")
     heads = [line for line in shown if line and not line.startswith(("> ", "  ", "note: ", "... and "))]
-    forms = (r"run R\S+ \(a+\)", r"Last closed: .*:", r"Changed since a+ last closed a run:", r"Your updates .*:", r"Decided .*:", r"Patterns .*:",
+    forms = (r"run R\S+ \(a+\)", r"Last closed: .*:", r"Changed since a+ last closed a run:", r"Your updates .*:", r"Decided .*:",
+             r"Patterns .*:",
              r"Waiting for the owner: .*", r"[0-9]+ tier 1 .*", r"(?:[0-9]+ more in MEMORY\.md.*|No subject is recorded yet\.)")
     places = [next(n for n, form in enumerate(forms) if re.fullmatch(form, line)) for line in heads]
     assert places == sorted(set(places))
