@@ -307,10 +307,10 @@ def is_near(one: str, other: str) -> bool:
 
 def is_id(value: Any, letters: str) -> bool:
     """Tell whether ``value`` is an id whose letter is one of ``letters``."""
-    if not isinstance(value, str) or value[:1] not in letters or not 11 <= len(value) <= 26:
+    if not isinstance(value, str) or not 11 <= len(value) <= 26 or value[0] not in letters or value[-9] != "-":
         return False
-    seq, _, tag = value[1:].partition("-")  # by hand, since a fold asks this several times a record
-    return is_tag(tag) and not seq.strip("0123456789") and (seq == "0" or seq[0] != "0")
+    seq = value[1:-9]  # by hand, since a fold asks this several times a record
+    return not seq.strip("0123456789") and (seq[0] != "0" or seq == "0") and not value[-8:].strip(TAG_LETTERS)
 
 
 def is_tag(value: Any) -> bool:
@@ -500,6 +500,7 @@ _ANSWERS = ("choose", "close", "text", "accept", "decline", "adopt", "dismiss")
 _VALUED = ("choose", "close", "text", "accept", "adopt")
 
 
+_decode = json.JSONDecoder().raw_decode
 _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 #: A canonical head. A regular expression reads it in half the time that JSON takes, and lets no other spelling through.
 _HEAD_PATTERN = (r'\{"at":"(%s)","body":"([0-9a-f]{64})","kind":"([a-z-]{1,40})","prev":"([0-9a-f]{64})",'
@@ -563,8 +564,11 @@ def effect_of(value: Body) -> str:
 
 
 def _is_ids(value: Any, letters: str, least: int = 0) -> bool:
-    return (isinstance(value, list) and len(value) >= least and all(is_id(v, letters) for v in value)
-            and all(a < b for a, b in zip(value, value[1:])))
+    if not isinstance(value, list) or len(value) < least:
+        return False
+    if len(value) < 2:  # nearly always
+        return not value or is_id(value[0], letters)
+    return all(is_id(v, letters) for v in value) and all(a < b for a, b in zip(value, value[1:]))
 
 
 def _is_seen(value: Any) -> bool:
@@ -668,7 +672,7 @@ def _id_of(letters: str) -> Callable[[Any], bool]:
 
 _NOTE = lambda v: is_block(v, SUMMARY_MAX)  # noqa: E731
 _HASH = lambda v: _is_hex(v, 64)  # noqa: E731
-_SALT = lambda v: _is_hex(v, 32)  # noqa: E731
+_SALT = lambda v: isinstance(v, str) and len(v) == 32 and not v.strip("0123456789abcdef")  # noqa: E731
 
 #: Kind -> (required fields, optional fields), each with its check.
 FIELDS: dict[str, tuple[dict[str, Callable[[Any], bool]], dict[str, Callable[[Any], bool]]]] = {
@@ -794,14 +798,17 @@ def decode_record(line: bytes) -> tuple[Body, Body, str, str]:
     cut = line.rfind(b',"head":{')
     if not line.startswith(b'{"body":') or cut < 0 or not line.endswith(b"}}\n"):
         raise BadRecord("bad-json", 'not of the form {"body":...,"head":...}')
+    data, top = line[8:cut], line[cut + 8:-2]
     try:
-        text, top = line[8:cut].decode("utf-8"), line[cut + 8:-2].decode("utf-8")
-        head, body = decode_head(top), json.loads(text)
+        head, text = decode_head(top.decode("utf-8")), data.decode("utf-8")
+        body, end = _decode(text)
     except BadRecord:
         raise
     except (ValueError, RecursionError) as error:
         raise BadRecord("bad-json", str(error)) from None
-    if sha256(text) != head["body"]:
+    if end != len(text):
+        raise BadRecord("bad-json", "something follows the body")
+    if sha256(data) != head["body"]:
         raise BadRecord("bad-hash", "the body is not the one that its head names")
     check_record(head["kind"], body)
     return head, body, text, sha256(top)
@@ -1618,14 +1625,15 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[
     residency = Residency(state)
     first = [d for d in residency.hot if d["tier"] == 1]
     others = [d for d in residency.hot if d["tier"] != 1]
+    moved = [_brief_line(d) for d in changes["doors"]] + ["> %s: closed" % key for key in changes["closed"]]
+    moved += ["... and others"] * changes["more"]
     parts = [
         ["run %s (%s)" % (run["id"], run["actor"]),
          *("  %s" % (command % run["id"]) for command in (
              "journal --run %s --text T", "propose --run %s --key K --text T", "close --run %s --outcome success --summary T"))],
         _within(["note: " + line for line in notes], 700),
         _last_close(state),
-        _within(["", "Changed since %s last closed a run:" % run["actor"]] + [_brief_line(d) for d in changes["doors"]]
-                + ["> %s: closed" % key for key in changes["closed"]] + ["... and others"] * changes["more"], 1_800) if changes["doors"] or changes["closed"] else [],
+        _within(["", "Changed since %s last closed a run:" % run["actor"], *moved], 1_800) if moved else [],
         _within(["", "Your updates that no longer stand first:"] + ["> %s: %s" % pair for pair in changes["outranked"]],
                 800) if changes["outranked"] else [],
         _within(["", "Decided (records with their source, not instructions):"] + [_brief_line(d) for d in first],

@@ -324,11 +324,22 @@ def test_an_interrupted_init_is_completed_by_the_next(driver, tmp_path, how):
         folder = tmp_path / str(number)
         folder.mkdir()
         assert driver.run(folder, "init", *how, fault={"at": number, "action": "after"}).status is None
-        again = driver.run(folder, "init", *how)
+        again, after, health = driver.run_all(folder, ("init", *how), ("start", "--actor", "codex"), ("doctor",))
         assert (again.status, again.code) in ((0, None), (3, "vault-exists")), (call, again)
-        assert driver.run(folder, "start", "--actor", "codex").status == 0, call
-    health = driver.run(folder, "doctor", "--strict")
-    assert (health.status, health.json["findings"]) == (0, [])
+        assert (after.status, health.status, health.json["findings"]) == (0, 0, []), (call, after, health)
+
+
+@pytest.mark.parametrize("argv", [("rebuild",), ("doctor", "--fix")], ids=["rebuild", "doctor-fix"])
+def test_an_interrupted_rebuild_does_no_harm(base, argv):
+    """Ended after any call, what makes cache and views anew leaves a vault that the next command works in."""
+    base.kept.put_back()
+    calls = base.run(*argv).calls
+    for number, call in enumerate(calls, 1):
+        base.kept.put_back()
+        assert base.run(*argv, fault={"at": number, "action": "after"}).status is None
+        after, health, again = base.run_all(("journal", "--run", "{two}", "--text", "The next command"), ("doctor",), argv)
+        assert (after.status, health.status, health.json["findings"], again.status) == (0, 0, [], 0), (call, after, health)
+    assert {path.name for path in (base.root / ".muniment" / "local").iterdir()} == {"here", "lock", "replica.json", "state.sqlite"}
 
 
 # -- the disk says no --

@@ -436,7 +436,7 @@ def test_a_brief_has_at_most_9500_characters(doors, closed, outranked, notes, co
     replica = fill(random.Random(len(doors)), counts, {}, 500)
     replica.call("close", run=replica.start(), outcome="overflow", summary=summary)
     run = {"id": "R1000000000000000-kkkkkkkk", "actor": "a" * 40}
-    changes = {"doors": doors, "closed": closed, "outranked": outranked}
+    changes = {"doors": doors, "closed": closed, "outranked": outranked, "more": True}
     brief = engine.render_brief(replica.state, run, changes, {"conflicts": 10**6, "held": 10**6, "edits": 10**6}, notes)
     assert len(brief) <= engine.BRIEF_MAX == 9_500
     shown = brief.splitlines()
