@@ -1280,7 +1280,7 @@ def escape(text: str) -> str:
     What could open a comment, HTML, a link, an embed, a formula or an anchor gets a backslash.
     ``unescape`` is the inverse.
     """
-    if not any(c in text for c in "\\<[]%$^"):  # most texts; INDEX.md asks a thousand times
+    if not re.search(r"[\\<\[\]%$^]", text):  # most texts; INDEX.md asks a thousand times
         return text
     return re.sub(r"\\(?=[\\<\[\]%$^!])|<(?=[A-Za-z/!?])|\[(?=[\[!^])|\](?=[\](:\[])|!(?=\[)|%(?=%)|\$(?=\$)|(?<!\S)\^", r"\\\g<0>", text)
 
@@ -2241,8 +2241,6 @@ def mint_tag(chance: Callable[[int], bytes]) -> str:
 
 # == CACHE == the fold in SQLite: what the reducer writes and every command reads == 770 ==
 
-#: Changes with the tables, with what the fold means and with how views look; a cache of another fold is made anew.
-_FOLD = "1"
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE ledger(tag TEXT PRIMARY KEY, seq INT, tail TEXT, at TEXT, start INT, offset INT, size INT, stamp TEXT,
@@ -2293,6 +2291,8 @@ CREATE INDEX event_run ON event(run, at, seq, tag) WHERE run IS NOT NULL;
 CREATE TABLE edit(id TEXT PRIMARY KEY, at TEXT, path TEXT, sha256 TEXT, size INT) WITHOUT ROWID;
 CREATE TABLE dirty(kind TEXT, name TEXT, page INT, PRIMARY KEY(kind, name, page)) WITHOUT ROWID;
 """
+#: A cache of another fold is made anew: the number changes with what the fold means and with how views look.
+_FOLD = "1:" + sha256(_TABLES)
 #: Tables that two folds of the same records share to the row.
 COMPARED = ("run", "ending", "look", "entry", "cite", "claim", "fact", "move", "verification", "subject", "part", "tally",
             "setting", "mark", "event", "edit")
@@ -2923,8 +2923,9 @@ def open_cache(vault: Vault) -> State | None:
     state = None
     try:
         state = State(vault.cache)
-        state.load()
-        if state.meta.get("fold") == _FOLD and state.meta.get("vault") == vault.id:
+        meta = dict(state.db.execute("SELECT name, value FROM meta"))
+        if meta.get("fold") == _FOLD and meta.get("vault") == vault.id:
+            state.load()
             return state
     except sqlite3.DatabaseError:  # not a database, of other tables, damaged, or not to be opened here
         pass

@@ -327,6 +327,24 @@ def test_of_two_concurrent_equals_the_first_stays_current(count, steps, turns, k
         assert not owner
 
 
+#: Claims from the first by rank to the last, each pair of neighbours apart in one thing: PROTOCOL section 5.
+RANKED = (
+    {"trust": "confirmed", "depth": 2, "op": "close", "made": "2026-01-01T00:00:09.000Z"}, {"trust": "confirmed", "depth": 1},
+    {"depth": 3, "op": "close", "made": "2026-01-01T00:00:09.000Z"}, {"depth": 2, "made": "2026-01-01T00:00:08.000Z"},
+    {"depth": 2, "op": "close", "made": "2026-01-01T00:00:05.000Z"}, {"depth": 2, "op": "close", "made": "2026-01-01T00:00:06.000Z"},
+    {"made": "2026-01-01T00:00:06.000Z", "ident": "P7-zzzzzzzz"}, {"made": "2026-01-01T00:00:06.000Z", "ident": "P8-bbbbbbbb"},
+    {"made": "2026-01-01T00:00:06.000Z", "ident": "P8-cccccccc"})
+
+
+@given(st.permutations(range(len(RANKED))))
+def test_rank_is_the_order_of_the_protocol(order):
+    """Confirmed first, then depth, a set before a close, the earlier time, the lower seq, the tag: whatever the order they come in."""
+    claims = [claim(**dict({"ident": "P%d-kkkkkkkk" % n}, **fields)) for n, fields in enumerate(RANKED)]
+    subject = engine.Subject([claims[n] for n in order])
+    assert subject.frontier == claims
+    assert subject.current == claims[0]
+
+
 # -- the owner's answers --
 
 
