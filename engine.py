@@ -1474,7 +1474,7 @@ def _block(state: Any, claim: Any) -> str:
     value = state.body(claim.id)["value"]
     fields = ["%s %s" % (name, value[name]) for name in ("tier", "kind", "status", "importance", "confidence", "until") if name in value]
     fields += ["%s %s" % (name, " ".join(value[name])) for name in ("tags", "links") if name in value]
-    before = [state.body(p)["value"].get("detail") for p in state.parents_of(claim.id) if state.find_claim(p)]
+    before = [state.body(seen)["value"].get("detail") for seen in claim.base if state.find_claim(seen)]
     detail = value.get("detail", "")
     if detail:
         detail = "\nDetail: as before.\n" if detail in before else "\nDetail:\n\n" + quoted(detail)

@@ -55,7 +55,7 @@ class Agent:
 
     def __init__(self, folder):
         self.vault, self.now, self.run = folder / "memory", MONDAY, ""
-        self.dice = random.Random(7)  # noqa: S311 - the same ids each time, no secret
+        self.dice = random.Random(7)
         self("init", str(self.vault))
 
     def __call__(self, *words):

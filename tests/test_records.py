@@ -569,7 +569,8 @@ def test_the_limits_of_text_are_the_same_in_both(checks):
 # -- operations --
 
 #: Codes that speak of the vault, or of what is inherited from it, and not of the line.
-OF_STATE = {"unknown-evidence", "ambiguous-evidence", "present-key", "absent-key", "unknown-proposal", "not-withdrawable", "stale"}
+OF_STATE = {"unknown-evidence", "ambiguous-evidence", "present-key", "absent-key", "unknown-proposal", "not-withdrawable", "stale",
+            "too-many-staged"}
 
 
 def make_operation(rng):
@@ -599,9 +600,9 @@ def make_operation(rng):
     return dict(fields, **value)
 
 
-def null_is_absent(op):
-    """A name with null is as if it were absent."""
-    return isinstance(op, dict) and None in op.values()
+def says_nothing(op):
+    """A name with null or an empty list is as if it were absent."""
+    return isinstance(op, dict) and any(value is None or value == [] for value in op.values())
 
 
 def has_crlf(op):
@@ -610,7 +611,7 @@ def has_crlf(op):
 
 
 #: What `apply` takes and the schema, which describes an operation as it is then read, does not.
-READ_AS_OTHERWISE = (null_is_absent, has_crlf)
+READ_AS_OTHERWISE = (says_nothing, has_crlf)
 
 
 def open_world():

@@ -321,6 +321,11 @@ def check_doors(state):
     order = sorted(doors, key=place)
     assert set(hot) == set(order[:len(hot)])
     assert cold == sorted(doors.keys() - set(hot), key=lambda key: place(key)[1:])[:len(cold)] or state.tally("tier1") > len(hot)
+    for key in (*hot, *cold):
+        text = doors[key]["text"] if doors[key]["op"] == "set" else "closed, with an open question"
+        cut = text if len(text) <= 80 else text[:79] + "\u2026"
+        assert ("\n- **%s** %s [[notes/%s|note]]" % (key, engine.escape(text), key) in memory) == (key in hot)
+        assert ("\n- [[notes/%s|%s]] %s" % (key, key, engine.escape(cut)) in index) == (key in cold)
     residency = engine.Residency(state)
     first = sum(doors[key]["tier"] == 1 for key in hot)
     assert residency.overflow == state.tally("tier1") - first
