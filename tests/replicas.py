@@ -21,7 +21,7 @@ TAGS = ("kkkkkkkk", "bbbbbbbb", "zzzzzzzz", "mmmmmmmm", "cccccccc", "yyyyyyyy")
 SKEWS_MS = (0, 3_600_000, -7_200_000)
 DAY_MS = 86_400_000
 VAULT = "0f0e0d0c-1111-4222-8333-444455556666"
-_ORDER = {"look": "1, 2", "cite": "1, 2", "fact": "1, 2, 3", "move": "1, 2"}
+_ORDER = {"look": "1, 2", "cite": "1, 2", "fact": "1, 2, 3", "move": "1, 2", "verification": "1, 2"}
 
 Unit = namedtuple("Unit", "tag records")
 
