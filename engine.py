@@ -2293,6 +2293,8 @@ CREATE TABLE dirty(kind TEXT, name TEXT, page INT, PRIMARY KEY(kind, name, page)
 """
 #: A cache of another fold is made anew: the number changes with what the fold means and with how views look.
 _FOLD = "1:" + sha256(_TABLES)
+#: Bodies of claims that are kept parsed: a full history page asks for each several times.
+_BODIES_MAX = 1_000
 #: Tables that two folds of the same records share to the row.
 COMPARED = ("run", "ending", "look", "entry", "cite", "claim", "fact", "move", "verification", "subject", "part", "tally",
             "setting", "mark", "event", "edit")
@@ -2333,6 +2335,7 @@ class State:
         self.positions: dict[str, Position] = {}
         self.seen: dict[str, dict[str, int]] = {}
         self._claims: dict[str, Any] = {}  # read or written since the last flush
+        self._bodies: dict[str, Body] = {}  # what was read of records, which never change
         self._new: dict[str, str] = {}  # bodies of claims that the database has not
         self._changed: set[str] = set()  # claims of which the database has an older row
         self._facts: dict[str, list[Any]] = {}  # all that was said of claims that were added since the last flush
@@ -2661,8 +2664,12 @@ class State:
         return found
 
     def body(self, claim: str) -> Body:
-        """Return the body of a claim's record."""
-        return dict(json.loads(self._new.get(claim) or self.one("SELECT body FROM claim WHERE id=?", claim)[0]))
+        """Return the body of a claim's record; it is not to be changed."""
+        if claim not in self._bodies:
+            if len(self._bodies) > _BODIES_MAX:
+                self._bodies = {}
+            self._bodies[claim] = json.loads(self._new.get(claim) or self.one("SELECT body FROM claim WHERE id=?", claim)[0])
+        return self._bodies[claim]
 
     def facts(self, proposal: str) -> list[Any]:
         """Return all that was said of a proposal, as Facts."""

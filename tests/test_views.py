@@ -358,6 +358,16 @@ def test_a_full_tier_1_leaves_no_room_for_others_and_is_said():
     assert "%d tier 1" % overflow in replica.call("start", actor="claude")["brief"]
 
 
+def test_a_full_tier_1_leaves_no_room_even_for_what_would_fit():
+    """If tier 1 alone passes the bytes, no subject of another tier is hot, however short its line and hot its use."""
+    replica = fill(random.Random(4), (40, 0, 0), {"hot-bytes": 4096}, 500)
+    replica.propose(replica.start(), "z", "x", tier=2, importance=5, new_subject=True, now=True)
+    hot, _, _ = check_doors(replica.state)
+    left = 4096 - len(replicas.residency_views(replica.state)["MEMORY.md"].encode("utf-8"))
+    assert len("- **z** x [[notes/z|note]] (agent)\n") + 60 < left
+    assert "z" not in hot
+
+
 def test_a_hot_memory_is_as_full_as_it_can_be():
     """MEMORY.md takes the next subject unless its line would pass a ceiling."""
     replica = fill(random.Random(2), (3, 120, 0), {"hot-bytes": 6000}, 60)
@@ -453,6 +463,19 @@ def test_a_brief_has_at_most_9500_characters(doors, closed, outranked, notes, co
              r"Waiting for the owner: .*", r"[0-9]+ tier 1 .*", r"(?:[0-9]+ more in MEMORY\.md.*|No subject is recorded yet\.)")
     places = [next(n for n, form in enumerate(forms) if re.fullmatch(form, line)) for line in heads]
     assert places == sorted(set(places))
+
+
+def test_a_brief_with_every_part_full_is_cut_in_each():
+    """With more of everything than a brief has room for, each part keeps its share and says how much it leaves out."""
+    replica = fill(random.Random(6), (45, 45, 0), {"hot-bytes": 1_000_000, "hot-lines": 1000}, 500)
+    replica.call("close", run=replica.start(), outcome="success", summary="s" * 2000)
+    run = {"id": "R1000000000000000-kkkkkkkk", "actor": "a" * 40}
+    door = {"key": "k" * 80, "tier": 2, "op": "set", "trust": "working", "source": "external", "text": "t" * 300, "until": None,
+            "verified": None, "heat": 1, "expired": 0, "handle": None}
+    changes = {"doors": [door] * 50, "closed": [], "outranked": [("k" * 80, "stands beside")] * 50, "more": True}
+    brief = engine.render_brief(replica.state, run, changes, {"conflicts": 10**6, "held": 10**6, "edits": 10**6}, ["n" * 200] * 9)
+    assert 8_000 < len(brief) <= 9_500
+    assert brief.count("\n... and ") >= 5
 
 
 @settings(max_examples=10)
