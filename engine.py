@@ -844,8 +844,9 @@ class Subject:
         return self.frontier[0] if self.frontier else None
 
     def contenders(self) -> list[Any]:
-        """Return the generations of another effect and the current one's trust."""
-        return [c for c in self.frontier if c.effect != self.current.effect and c.trust == self.current.trust]
+        """Return the generations of another effect and the current one's trust, the first of each effect: one choice each."""
+        choices = {c.effect: c for c in reversed(self.frontier) if c.trust == self.current.trust and c.effect != self.current.effect}
+        return sorted(choices.values(), key=rank)
 
     def outranked(self) -> list[Any]:
         """Return the generations of another effect and lower trust."""
@@ -3496,7 +3497,7 @@ def _value(op: Row, kind: str, prior: Body | None, subject: Subject) -> Body:
     if not isinstance(cleared, list):
         raise Refused("bad-value", "clear: a list is needed, of %s" % ", ".join(CLEARABLE))
     for name in cleared:
-        if name not in CLEARABLE:
+        if name not in CLEARABLE or (name == "falsifier" and tier != 3):
             raise Refused("bad-field", "clear: %s is none of %s" % (quote(name), ", ".join(CLEARABLE)))
         if op.get(name) is not None:
             raise Refused("bad-field", "%s is given and cleared at once" % name)
@@ -3886,7 +3887,7 @@ def _find_questions(state: State, handle: str) -> list[Row]:
         rows = state.rows("SELECT key FROM subject WHERE handle>=? AND handle<?", handle, handle + "g")
         return [_question(state, row[0]) for row in rows]
     found = []
-    for claim in state.waiting("held") + state.waiting("staged"):
+    for claim in state.waiting("held") + [c for c in state.waiting("staged") if c.op != "touch"]:
         row = state.rows("SELECT frontier FROM subject WHERE key=?", claim.key)
         if held_handle(claim.key, row[0][0].split() if row else (), claim.id).startswith(handle):
             found.append(_question(state, claim.key, claim))
@@ -3917,7 +3918,7 @@ def cmd_review(call: Call, args: Row) -> Result:
         return result
     if about:
         key = parse_key(about)
-        claims = [c for c in state.waiting("held") + state.waiting("staged") if c.key == key]
+        claims = [c for c in state.waiting("held") + state.waiting("staged") if c.key == key and c.op != "touch"]
         if not claims and not state.subject(key).current:
             raise NotFound("not-found", "nothing under %s" % key, _nearest_hint(state, key))
         door = state.door(key)
@@ -3929,7 +3930,7 @@ def cmd_review(call: Call, args: Row) -> Result:
     result["questions"] += [_question(state, c.key, c) for c in held[:left]]
     if args["all"]:
         ago = format_at(call.clock() - _OPEN_LONG_S * 1000)
-        result["questions"] += [_question(state, c.key, c) for c in state.waiting("staged") if c.at < ago]
+        result["questions"] += [_question(state, c.key, c) for c in state.waiting("staged") if c.at < ago and c.op != "touch"]
         result["edits"] = state.dicts("SELECT * FROM edit ORDER BY at, id")
     return result
 

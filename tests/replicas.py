@@ -75,6 +75,8 @@ class Desk(engine.Work):
         """Append what was added, and bring cache and views in line."""
         self.save()
         self.replica.render()
+        self.state.commit()
+        self.state.begin()
 
 
 class Glance:
