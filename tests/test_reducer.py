@@ -1040,3 +1040,11 @@ def test_many_more_and_longer_histories(test, tmp_path_factory):
 def test_the_long_run_knows_every_property_of_worlds():
     """A property that plays a world is among those that the long run repeats."""
     assert len(WORLDLY) >= 10
+
+
+def test_generations_of_one_effect_are_one_choice():
+    """Two contenders that say the same are offered once: by the first of them by rank."""
+    current, first, second = claim("P1-kkkkkkkk"), claim("P2-kkkkkkkk", effect="x"), claim("P3-kkkkkkkk", effect="x")
+    subject = engine.Subject([second, first, current])
+    assert [c.id for c in subject.contenders()] == ["P2-kkkkkkkk"]
+    assert subject.is_present()

@@ -198,3 +198,11 @@ def test_stale_view_is_no_edit(call, project):
     memory.write_bytes(old)
     assert call("review", "--all")["edits"] == []
     assert memory.read_bytes() == new
+
+
+def test_a_staged_touch_is_no_question(project):
+    """What only says that a value still holds is not for the owner to accept."""
+    run = project.start()
+    project.ok("propose", "--run", run, "--key", "a.b", "--tier", "2", "--new-subject", "--text", "x", "--now")
+    project.ok("propose", "--run", run, "--key", "a.b", "--op", "touch")
+    assert project.ok("review", "a.b")["questions"] == []
