@@ -3497,8 +3497,10 @@ def _value(op: Row, kind: str, prior: Body | None, subject: Subject) -> Body:
     if not isinstance(cleared, list):
         raise Refused("bad-value", "clear: a list is needed, of %s" % ", ".join(CLEARABLE))
     for name in cleared:
-        if name not in CLEARABLE or (name == "falsifier" and tier != 3):
+        if name not in CLEARABLE:
             raise Refused("bad-field", "clear: %s is none of %s" % (quote(name), ", ".join(CLEARABLE)))
+        if name == "falsifier" and tier != 3:
+            raise Refused("bad-field", "falsifier does not belong to tier %d" % tier, "leave --clear falsifier away")
         if op.get(name) is not None:
             raise Refused("bad-field", "%s is given and cleared at once" % name)
         value[name] = None
