@@ -24,6 +24,9 @@ Read from top to bottom; a name is used only in its own room or a later one:
     CACHE     the fold in SQLite
     COMMANDS  the only place where rooms meet; each returns a result
     CLI       one command table; parsing, printing, exit status
+
+A banner names a room's duty and its budget of lines. CACHE has one for the reads of every command, COMMANDS
+one for the proofs of `doctor`, CLI one for the words of every result.
 """
 
 from __future__ import annotations
@@ -3499,8 +3502,6 @@ def _value(op: Row, kind: str, prior: Body | None, subject: Subject) -> Body:
     for name in cleared:
         if name not in CLEARABLE:
             raise Refused("bad-field", "clear: %s is none of %s" % (quote(name), ", ".join(CLEARABLE)))
-        if name == "falsifier" and tier != 3:
-            raise Refused("bad-field", "falsifier does not belong to tier %d" % tier, "leave --clear falsifier away")
         if op.get(name) is not None:
             raise Refused("bad-field", "%s is given and cleared at once" % name)
         value[name] = None

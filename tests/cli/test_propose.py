@@ -713,11 +713,3 @@ def test_retry_after_the_key_moved(call, project):
     reply = call(*words)
     assert (reply.status, reply["proposal"]) == (0, first)
     assert call(*words, "--why", "w").code == (3, "stale")
-
-
-def test_clear_of_another_tiers_field(cli, project):
-    """A field that the tier has not cannot be cleared: that is said, and nothing is recorded."""
-    run = project.start()
-    reply = cli("propose", "--run", run, "--key", "a.b", "--tier", "2", "--new-subject", "--text", "One.", "--clear", "falsifier")
-    assert reply.code == (3, "bad-field")
-    assert project.records("proposal") == []
