@@ -76,7 +76,7 @@ INTEGER_MAX = 9_007_199_254_740_991
 STAGED_MAX = 32
 #: Items on one page of a history, journal or card.
 PAGE_ITEMS = 200
-#: Characters of a brief.
+#: Characters of a brief: the shares in `render_brief` add up to less.
 BRIEF_MAX = 9_500
 #: Operations of `apply` that share one append.
 BATCH_OPERATIONS = 1_000
@@ -2319,7 +2319,7 @@ class State:
     """
 
     def __init__(self, path: str, fresh: bool = False) -> None:
-        self.path, self.is_new = path, False
+        self.is_new = False
         if fresh and path != ":memory:":
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         self.db = sqlite3.connect(path, isolation_level=None, timeout=10.0, cached_statements=256)
