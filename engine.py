@@ -22,11 +22,17 @@ Read from top to bottom; a name is used only in its own room or a later one:
     LOCK      one writer at a time
     LEDGER    the append-only files: append, replay, verify
     CACHE     the fold in SQLite
+    CHUNKS    a Markdown file as chunks, a question as terms
+    EMBEDDING text as vectors, by whichever package is there
+    INDEX     the search index; disposable, and never truth
+    RANKING   which chunks answer a question
     COMMANDS  the only place where rooms meet; each returns a result
+    FINDING   the commands that search
     CLI       one command table; parsing, printing, exit status
 
 A banner names a room's duty and its budget of lines. CACHE has one for the reads of every command, COMMANDS
-one for the proofs of `doctor`, CLI one for the words of every result.
+one for the proofs of `doctor`, CLI one for the words of every result. Search is five rooms, since one of 1,500
+lines would be none.
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ import errno
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import sqlite3
@@ -120,10 +127,13 @@ CODES = {
     "too-many-staged": (3, "the run has too many undecided proposals for one key"),
     "bad-clock": (3, "the clock is outside the years 1000 to 9999"),
     "too-large": (3, "a record would be longer than a ledger line may be"),
+    "bad-model": (3, "a folder holds no model that can be used, or its export disagrees with it"),
     "no-vault": (5, "no vault was found from here"),
     "not-found": (5, "nothing by that name"),
     "busy": (6, "another command holds the lock"),
     "damaged": (7, "a ledger or a setting file is damaged"),
+    "bad-vector": (7, "a cached vector is not what was put there, or a model gives what is none"),
+    "newer-index": (8, "the search index was made by a newer engine"),
     "newer-format": (8, "written by a newer engine"),
     "missing-package": (8, "an optional package is not installed"),
     "not-a-folder": (9, "something else stands where a folder is needed"),
@@ -250,6 +260,8 @@ SETTINGS = {
     "tier3-target": (12, 1, 100_000),
     "uncurated-max": (200, 0, 1_000_000),
 }
+#: Settings that are text -> the value that stands for none.
+TEXT_SETTINGS = {"index-root": "."}
 #: Values of the enumerated fields of a proposal.
 CHOICES = {
     "op": OPS,
@@ -1685,6 +1697,7 @@ class Vault:
         private = os.path.join(root, PRIVATE)
         self.ledgers, self.recovery, self.local = (os.path.join(private, name) for name in _PRIVATE_FOLDERS)
         self.cache, self.replica = os.path.join(self.local, "state.sqlite"), os.path.join(self.local, "replica.json")
+        self.index = os.path.join(self.local, "index.sqlite")
 
     def path(self, name: str) -> str:
         """Return the path of a view, named within the vault with forward slashes."""
@@ -2717,6 +2730,12 @@ class State:
         sql = _DOOR_SQL + "WHERE present=1 AND first=? ORDER BY expired, heat DESC, key LIMIT ? OFFSET ?"
         return self.dicts(sql, first, max(0, most), skip)
 
+    def replaced_by(self, claim: str) -> Any:
+        """Return the generation that replaced a claim first, or None."""
+        row = self.one("SELECT p.child FROM parent p JOIN claim c ON c.id=p.child WHERE p.id=? AND c.made IS NOT NULL"
+                       " ORDER BY c.made, c.seq, c.tag LIMIT 1", claim)
+        return self.find_claim(row[0]) if row else None
+
     def doors_under(self, prefix: str) -> list[Row]:
         """Return the doors of all present subjects whose keys begin with ``prefix``, by key."""
         return self.dicts(_DOOR_SQL + "WHERE present=1 AND key>=? AND key<? ORDER BY key", prefix, prefix + "\x7f")
@@ -2888,6 +2907,11 @@ class State:
         default, least, most = SETTINGS[name]
         return int(row[0]) if row and is_integer(row[0], least, most) else default
 
+    def text_setting(self, name: str) -> str | None:
+        """Return a setting that is text, or None where none or an empty one was recorded."""
+        row = self.one("SELECT value FROM setting WHERE name=?", name)
+        return str(row[0]) if row and row[0] != TEXT_SETTINGS[name] and is_line(row[0]) else None
+
     def newest(self) -> str:
         """Return the `at` of the newest revision or resolution, or nothing."""
         return self.meta.get("newest", "")
@@ -2980,6 +3004,1322 @@ def fold_fresh(vault: Vault, limit: Callable[[str, Body], bool] | None = None) -
     return state
 
 
+# == CHUNKS == a Markdown file as chunks, a question as terms == 280 ==
+
+#: Chunks that other rules cut are made anew.
+CHUNKER = 1
+#: Characters that paragraphs are merged to, and those past which one is split at its sentences.
+_CHUNK_CHARS, CHUNK_CHARS_MAX = 800, 2_400
+#: Words of a question that are looked for.
+TERMS_MAX = 64
+
+Page = namedtuple("Page", "title properties tags fault chunks")
+#: ``first`` and ``last`` are lines, counted from 1; ``trail`` the headings above; ``text`` verbatim, of a view what it quotes.
+Chunk = namedtuple("Chunk", "first last trail text kind key ref outside at source trust actor")
+Term = namedtuple("Term", "word query")
+
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*$")
+_SENTENCE_END = re.compile("[.!?][\"')\\]]*\\s|[\u3002\uff01\uff1f]")
+_LINK_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]+[.)])?\s*(?:\[\[[^\]]*\]\]|\[[^\]]*\]\([^)]*\))[\s.,;]*$")
+_INLINE_TAG = re.compile(r"(?<!\S)#([^\W\d_][\w/-]*)")
+_CJK = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+_CJK_RUN = re.compile("[%s]+" % _CJK)
+_MIXED = re.compile(r"[^\W_]*(?:[a-z0-9][A-Z]|[^\W\d_][0-9]|[0-9][^\W\d_])[^\W_]*")
+_GLUED = re.compile("(?<=[%s])[^\\W%s]+|[^\\W%s]+(?=[%s])" % (_CJK, _CJK, _CJK, _CJK))
+_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
+_SILENT = """a about after all also am an and any are as at be because been being but by can could did do does doing for from had has
+have having he her here him his how i if in into is it its just me more most my nor of on or our s she should so some such t than that
+the their them then there these they this those to too up very was we were what when where which while who whom why will with would you
+your d ll m re ve"""
+#: Words that say nothing of what a question is about.
+SILENT_WORDS = frozenset(_SILENT.split())
+_VIEW_CLAIM = re.compile(r"([PS][0-9]+-[%s]{8})(?: \(current\))?:" % TAG_LETTERS)
+_VIEW_SAID = re.compile(r"([a-z]+)/(working|confirmed), .*?, ([0-9]{4}-[0-9]{2}-[0-9]{2})[.;]")
+_VIEW_ENTRY = re.compile(r"(%s), importance [1-5](?:, ref (\S+))?" % AT_PATTERN)
+_VIEW_HEAD = re.compile(r"## (?:(%s) )?(?:Open: )?(C-[0-9a-f]+|[EPS][0-9]+-[%s]{8})" % (AT_PATTERN, TAG_LETTERS))
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield (level, first, end) of each heading, fence (level 0) and paragraph (level -1); blank lines are in none."""
+    n = 0
+    while n < len(lines):
+        fence, heading, first = _FENCE.match(lines[n]), _HEADING.match(lines[n]), n
+        n += 1
+        if heading:
+            yield len(heading.group(1)), first, n
+        elif fence:
+            close = re.compile(r"[ \t]*%s{%d,}[ \t]*$" % (re.escape(fence.group(1)[0]), len(fence.group(1))))
+            while n < len(lines) and not close.match(lines[n]):
+                n += 1
+            n = min(n + 1, len(lines))
+            yield 0, first, n
+        elif lines[first].strip():
+            while n < len(lines) and lines[n].strip() and not _FENCE.match(lines[n]) and not _HEADING.match(lines[n]):
+                n += 1
+            yield -1, first, n
+
+
+def _spans(text: str) -> list[tuple[int, int]]:
+    """Return the spans of a text, each of at most CHUNK_CHARS_MAX characters, cut after a sentence, else a word, else anywhere."""
+    spans, start = [], 0
+    while len(text) - start > CHUNK_CHARS_MAX:
+        window = text[start:start + CHUNK_CHARS_MAX]
+        cuts = ([m.end() for m in _SENTENCE_END.finditer(window)], [window.rfind("\n") + 1, window.rfind(" ") + 1], [CHUNK_CHARS_MAX])
+        cut = next(most for most in (max(c, default=0) for c in cuts) if most > _CHUNK_CHARS // 2)
+        spans.append((start, start + cut))
+        start += cut
+    return [*spans, (start, len(text))]
+
+
+def _cut(lines: list[str], first: int, end: int, trail: str) -> Iterator[Chunk]:
+    """Yield the lines from ``first`` up to ``end`` as chunks, more than one only where they are too long."""
+    text = "\n".join(lines[first:end])
+    for start, stop in _spans(text):
+        above = first + text.count("\n", 0, start)
+        yield _free_chunk(above + 1, above + 1 + text.count("\n", start, stop - 1), trail, text[start:stop].strip("\n"))
+
+
+def _free_chunk(first: int, last: int, trail: str, text: str) -> Chunk:
+    return Chunk(first, last, trail, text, "free", None, None, None, None, None, None, None)
+
+
+def chunk_markdown(lines: list[str], above: int = 0) -> list[Chunk]:
+    """Return the chunks of a Markdown text's lines, of which the first ``above`` are not its body.
+
+    A chunk is paragraphs under one heading, merged until they are worth a vector, never across a heading. A fence
+    stays whole; a longer paragraph is split at its sentences. A heading with nothing under it is in no chunk.
+    """
+    chunks: list[Chunk] = []
+    trail: list[tuple[int, str]] = []
+    span: tuple[int, int] | None = None
+
+    def flush() -> None:
+        if span:
+            chunks.append(_free_chunk(span[0] + 1, span[1], _join(trail), "\n".join(lines[span[0]:span[1]])))
+
+    for level, first, end in _blocks(lines[above:]):
+        first, end = first + above, end + above  # noqa: PLW2901 - in lines of the file from here on
+        size = sum(len(line) + 1 for line in lines[first:end])
+        held = sum(len(line) + 1 for line in lines[span[0]:span[1]]) if span else 0
+        full = held >= _CHUNK_CHARS or (held + size > _CHUNK_CHARS * 3 // 2 and held > _CHUNK_CHARS // 4) or held + size > CHUNK_CHARS_MAX
+        if level > 0 or full:
+            flush()
+            span = None
+        if level > 0:
+            trail = [t for t in trail if t[0] < level] + [(level, (_HEADING.match(lines[first]).group(2) or "").strip())]  # type: ignore[union-attr]
+        elif level < 0 and size - 1 > CHUNK_CHARS_MAX:
+            flush()
+            span = None
+            chunks += _cut(lines, first, end, _join(trail))
+        else:
+            span = (span[0] if span else first, end)
+    flush()
+    return chunks
+
+
+def _join(trail: list[tuple[int, str]]) -> str:
+    return " > ".join(title for _, title in trail if title)
+
+
+def _find_section(line: str, kind: str) -> tuple[str | None, str | None] | None:
+    """Return the time and id that a line of a view heads its section with, or None where it heads none."""
+    claim = _VIEW_CLAIM.fullmatch(line)
+    if claim:
+        return None, claim.group(1)
+    if kind == "note":
+        return (None, None) if line == "## Beside it" else None
+    head = _VIEW_HEAD.match(line)
+    return (head.group(1), head.group(2)) if head else None
+
+
+def _chunk_view(lines: list[str], above: int, kind: str, properties: Row) -> Iterator[Chunk]:
+    """Yield the chunks of a view: what it quotes of each fact, generation, entry, answer or value that stands beside."""
+    head = next((line for line in lines[above:] if line), "").rpartition(" ")[2]
+    run = re.match(r"Actor (\S+), opened (%s)" % AT_PATTERN, lines[2] if kind == "journal" and len(lines) > 2 else "")
+    actor, key = run and run.group(1), None if kind == "journal" else head
+    chunk = Chunk(above + 1, 0, "", "", kind, key, properties.get("generation") if key else head, None,
+                  run.group(2) if run else properties.get("changed"), properties.get("source"), properties.get("trust"), actor)
+    said = [""]
+    for n, line in enumerate(lines[above:], above + 1):
+        section = _find_section(line, kind) if n < len(lines) else (None, None)  # the last line is the seal
+        if section:
+            text = "\n".join(said).strip("\n")
+            for start, end in _spans(text) if text and text != "(closed)" else ():
+                yield chunk._replace(last=n - 1, text=text[start:end])
+            said = [""]
+            kind_here = "conflict" if kind == "note" else kind
+            chunk = Chunk(n, n, "", "", kind_here, key, section[1], None, section[0], None, None, actor)
+            continue
+        entry, origin = _VIEW_ENTRY.fullmatch(line), _VIEW_SAID.match(line)
+        if line.startswith(">"):
+            said += [] if line.startswith("> - [[journal/") else [unescape(line[2:])]
+        elif entry and kind == "journal" and not chunk.at:
+            chunk = chunk._replace(at=entry.group(1), outside=entry.group(2) and unescape(entry.group(2)))
+        elif origin and not chunk.source:
+            chunk = chunk._replace(source=origin.group(1), trust=origin.group(2), at=chunk.at or origin.group(3))
+        elif said[-1]:
+            said.append("")
+
+
+def _scalar(text: str) -> Any:
+    """Return the value of a property: a list, or text without its quotes."""
+    text = text.strip()
+    if text[:1] == "[" and text[-1:] == "]":
+        return [_scalar(part) for part in text[1:-1].split(",") if part.strip()]
+    if text[:1] == '"' and text[-1:] == '"':
+        try:
+            return json.loads(text)
+        except ValueError:  # not as JSON quotes it
+            pass
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def parse_properties(lines: list[str]) -> tuple[Row, int, str | None]:
+    """Return the properties of a file, how many lines they take, and what is wrong with them; broken ones are text."""
+    if lines[0].rstrip() != "---":
+        return {}, 0, None
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "...")), None)
+    if end is None:
+        return {}, 0, "its frontmatter is not closed" if len(lines) > 1 and re.match(r"[\w-]+:", lines[1]) else None
+    properties: Row = {}
+    name = ""
+    for n, line in enumerate(lines[1:end], 2):
+        found, item = re.match(r"([^\s:#-][^:]*):(?:\s+(.*))?$", line), re.match(r"\s*-\s+(.*)$", line)
+        if found:
+            name = found.group(1).strip()
+            properties[name] = _scalar(found.group(2) or "")
+        elif name and item:
+            held = properties[name]
+            properties[name] = [*(held if isinstance(held, list) else [held] if held else []), _scalar(item.group(1))]
+        elif name and line[:1] in (" ", "\t"):
+            properties[name] = ("%s %s" % (properties[name], line.strip())).strip()
+        elif line.strip() and not line.startswith("#"):
+            return {}, 0, "line %d of its frontmatter is no property" % n
+    return properties, end + 1, None
+
+
+def read_page(name: str, text: str, kind: str | None) -> Page:
+    """Return a Markdown file as a page of chunks. ``kind`` is that of the view which it is, or None; ``name`` its path."""
+    lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
+    properties, above, fault = parse_properties(lines)
+    if kind:
+        chunks = list(_chunk_view(lines, above, kind, properties))
+    else:
+        chunks = chunk_markdown(lines, above)
+        days = [str(properties.get(name))[:10] for name in ("date", "updated", "modified", "created")]
+        day = next((day for day in days if is_date(day)), None)
+        chunks = [chunk._replace(at=day) for chunk in chunks] if day else chunks
+    own = properties.get("tags") or properties.get("tag") or []
+    tags = re.split(r"[\s,]+", own) if isinstance(own, str) else [str(tag) for tag in own]
+    tags += [] if kind else [tag for c in chunks if "#" in c.text for tag in _INLINE_TAG.findall(c.text)]
+    first = chunks[0].trail.split(" > ")[0] if chunks else ""
+    title = properties.get("title") or first or os.path.splitext(name.rpartition("/")[2])[0]
+    return Page(str(title), properties, sorted({tag.lstrip("#").lower() for tag in tags if tag}), fault, chunks)
+
+
+def is_list_of_links(text: str) -> bool:
+    """Tell whether half of a text's lines are nothing but a link each: it points to what others say, and says nothing itself."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    return sum(_LINK_ITEM.match(line) is not None for line in lines) * 2 >= len(lines)
+
+
+def parts_of(text: str) -> str:
+    """Return what a tokenizer of words would not find: parts of mixed words, words joined to CJK text, and pairs of its characters."""
+    parts = [" ".join(_JOINT.split(word)) for word in _MIXED.findall(text)] + _GLUED.findall(text)
+    for run in _CJK_RUN.findall(text):
+        parts += [run[n:n + 2] for n in range(len(run) - 1)] + [run[-1]]
+    return " ".join(parts)
+
+
+def plain_text(text: str) -> str:
+    """Return what a Markdown text says, for a model: without targets of links, addresses, fences and emphasis."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"(?m)^[ \t]*(?:```|~~~).*$|https?://\S+", "", text)
+    return re.sub(r"[`*_]{1,3}(?=\S)|(?<=\S)[`*]{1,3}", "", text)
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words of ``text`` for which a mistyped one could be meant: 4 to 24 letters."""
+    return {word for word in re.findall(r"[^\W\d_]{4,24}", text.lower()) if not _CJK_RUN.search(word)}
+
+
+def parse_question(text: str) -> list[Term]:
+    """Return the terms of a question: words, whole identifiers, parts of mixed words, CJK pairs. No text is an error."""
+    import unicodedata
+
+    terms: dict[str, str] = {}
+    text = unicodedata.normalize("NFC", text)  # a combining mark would end a word
+    for token in re.findall(r"\w+(?:[^\w\s'\u2019]+\w+)*", text):
+        for run in _CJK_RUN.findall(token):
+            pairs = [run[n:n + 2] for n in range(len(run) - 1)]
+            terms.update({pair: '"%s"' % pair for pair in pairs} if pairs else {run: '"%s"*' % run})
+        words = re.findall(r"[^\W_]+", _CJK_RUN.sub(" ", token))
+        for word in words:
+            terms[word.lower()] = '"%s"' % word
+            if _MIXED.fullmatch(word):
+                terms.setdefault(" ".join(_JOINT.split(word)).lower(), '"%s"' % " ".join(_JOINT.split(word)))
+        if len(words) > 1:
+            terms[" ".join(words).lower()] = '"%s"' % " ".join(words)
+    telling = {word: query for word, query in terms.items() if word not in SILENT_WORDS}
+    return [Term(word, query) for word, query in (telling or terms).items()][:TERMS_MAX]
+
+
+def is_near_word(one: str, other: str) -> bool:
+    """Tell whether a word may be another mistyped: one edit (a letter more, less, other, or two swapped), two from 8 letters on."""
+    most = 1 if len(one) < 8 else 2
+    rows = [list(range(len(other) + 1))]
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            row.append(min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (a != b)))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                row[-1] = min(row[-1], rows[-2][j - 2] + 1)
+        if min(row) > most:
+            return False
+        rows.append(row)
+    return rows[-1][-1] <= most
+
+
+# == EMBEDDING == text as vectors of one space, by whichever package is there == 300 ==
+
+#: The model that is meant where none is named.
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+#: Texts that go through a model at once, and the least agreement (cosine) of an export with its source.
+_BATCH, _AGREEMENT_MIN = 32, {"float32": 0.999, "int8": 0.99}
+_THREADS = 2
+#: On these an export is compared with its source.
+_PROBES = (
+    "The payment sandbox answers 504 to one call in ten.", "git rebase --onto main feature~3 feature", "x",
+    "Orders live in PostgreSQL 16; the queue retries a payment three times, with growing pauses between the tries. " * 12,
+    "Grüße aus Köln, \u8a8d\u8a3c\u306e\u65b9\u6cd5, \ud55c\uad6d\uc5b4", "def f(x):\n    return {k: v for k, v in x.items() if v}\n",
+)
+
+
+class Encoder:
+    """A loaded model. ``encode`` gives int8 vectors of ``dims`` numbers, scaled so that the largest is 127."""
+
+    def __init__(self, model: Row, provider: str, run: Callable[[list[str]], Any]) -> None:
+        self.model, self.provider, self.fingerprint, self.dims, self._run = model, provider, model["fingerprint"], model["dims"], run
+
+    def encode(self, texts: list[str], question: bool = False) -> list[bytes]:
+        """Return the vector of each text. Damaged if a model gives what is no direction: a wrong hit must not come of it."""
+        import numpy as np
+
+        prompt = self.model["prompts"].get("query" if question else "document", "")
+        vectors = np.asarray(self._run([prompt + text for text in texts]), dtype="float32")
+        if vectors.shape != (len(texts), self.dims) or not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
+            raise Damaged("bad-vector", "the model %s gave %r, or numbers that are no direction, for %d texts" % (
+                self.model["name"], vectors.shape, len(texts)), "add the model again: model add %s" % self.model["source"])
+        scaled = np.rint(vectors * (127 / np.abs(vectors).max(axis=1, keepdims=True))).astype("int8")
+        return [row.tobytes() for row in scaled]
+
+
+def find_package(name: str) -> str | None:
+    """Return the folder of an installed package, or None, without importing it."""
+    from importlib.util import find_spec
+
+    spec = find_spec(name)
+    return next(iter(spec.submodule_search_locations or ()), None) if spec else None
+
+
+def has_module(name: str) -> bool:
+    """Tell whether a package is installed, without importing it."""
+    return find_package(name) is not None
+
+
+def find_model(folder: str, name: str | None) -> Row | None:
+    """Return what is known of a model of the folder ``folder``: the named one, else the one in use, else None."""
+    if name is None:
+        path = os.path.join(folder, "in-use")
+        name = read_file(path).decode("utf-8").strip() if os.path.isfile(path) else DEFAULT_MODEL
+    path = os.path.join(folder, name, "model.json")
+    try:
+        return dict(json.loads(read_file(path)), folder=os.path.join(folder, name)) if os.path.isfile(path) else None
+    except ValueError:
+        raise Damaged("damaged", "%s is not a model's file" % path, "model remove %s, then add it again" % name) from None
+
+
+def list_models(folder: str) -> list[Row]:
+    """Return what is known of every model of a folder."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [model for name in names for model in [find_model(folder, name)] if model]
+
+
+def find_provider(model: Row) -> tuple[str | None, str]:
+    """Return which package can run a model here, or None and what would have to be installed."""
+    if model["onnx"] and has_module("onnxruntime") and has_module("tokenizers"):
+        return "onnxruntime", ""
+    if os.path.isfile(os.path.join(model["source"], "config.json")) and has_module("sentence_transformers"):
+        return "sentence-transformers", ""
+    light = "pip install onnxruntime tokenizers" if model["onnx"] else "pip install sentence-transformers"
+    return None, "the model %s needs %s" % (model["name"], light)
+
+
+def load_encoder(model: Row) -> Encoder:
+    """Return a model loaded by the package that can; Unsupported where none is installed."""
+    provider, missing = find_provider(model)
+    if provider is None:
+        raise Unsupported("missing-package", missing, "install it, or search by words alone: --mode lexical")
+    return Encoder(model, provider, _load_onnx(model) if provider == "onnxruntime" else _load_transformer(model))
+
+
+def _load_onnx(model: Row) -> Callable[[list[str]], Any]:
+    import numpy as np
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = min(_THREADS, os.cpu_count() or 1), 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model["onnx"], options, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_inputs()]
+    tokenizer = Tokenizer.from_file(model["tokenizer"])
+    tokenizer.enable_truncation(model["length"])  # a file's own may be shorter than the reference's
+    pad = (tokenizer.padding or {}).get("pad_id", 0)
+    tokenizer.no_padding()
+
+    def run(texts: list[str]) -> Any:
+        encoded = [one.ids for one in tokenizer.encode_batch(texts)]
+        vectors: Any = np.zeros((len(texts), model["dims"]), dtype="float32")
+        order = sorted(range(len(texts)), key=lambda n: len(encoded[n]))
+        for start in range(0, len(order), _BATCH):
+            batch = order[start:start + _BATCH]
+            width = len(encoded[batch[-1]])
+            ids: Any = np.full((len(batch), width), pad, dtype="int64")
+            mask: Any = np.zeros((len(batch), width), dtype="int64")
+            for row, n in enumerate(batch):
+                ids[row, :len(encoded[n])], mask[row, :len(encoded[n])] = encoded[n], 1
+            given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+            states = session.run(None, {name: given[name] for name in names})[0]
+            vectors[batch] = states[:, 0] if model["pooling"] == "cls" else (
+                (states * mask[:, :, None]).sum(axis=1) / np.maximum(mask.sum(axis=1, keepdims=True), 1))
+        return vectors
+
+    return run
+
+
+def _load_transformer(model: Row) -> Callable[[list[str]], Any]:
+    reference = _open_transformer(model["source"])
+    reference.max_seq_length = model["length"]
+    return lambda texts: reference.encode(texts, batch_size=_BATCH, prompt="", show_progress_bar=False)
+
+
+def _open_transformer(source: str) -> Any:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(min(_THREADS, os.cpu_count() or 1))
+    return SentenceTransformer(source, device="cpu", local_files_only=True)
+
+
+def read_settings(source: str) -> Row:
+    """Return length, pooling and prompts of a model folder, as its own files say."""
+
+    def read(name: str) -> Any:
+        path = os.path.join(source, *name.split("/"))
+        return json.loads(read_file(path)) if os.path.isfile(path) else {}
+
+    pooling = read("1_Pooling/config.json")
+    limit = read("tokenizer_config.json").get("model_max_length", 512)
+    kind = "cls" if pooling.get("pooling_mode_cls_token") or pooling.get("pooling_mode") == "cls" else "mean"
+    mean = not pooling or pooling.get("pooling_mode_mean_tokens") or pooling.get("pooling_mode") == "mean"
+    if kind != "cls" and not mean:
+        raise Refused("bad-model", "%s pools otherwise than by mean or first token" % source, "name another model")
+    prompts = read("config_sentence_transformers.json").get("prompts") or {}
+    return {"length": int(read("sentence_bert_config.json").get("max_seq_length") or min(int(limit), 512)), "pooling": kind,
+            "prompts": {name: text for name, text in prompts.items() if name in ("query", "document") and text}}
+
+
+def _fingerprint(files: list[str], settings: Row, precision: str) -> str:
+    """Return the name of a vector space: what weights, tokenizer, pooling, length and precision made it."""
+    parts = [sha256(read_file(path)) for path in files]
+    return sha256(canonical({"files": parts, "pooling": settings["pooling"], "length": settings["length"], "precision": precision,
+                             "prompts": settings["prompts"]}))
+
+
+def find_weights(source: str) -> dict[str, str]:
+    """Return the files of a model folder that matter: weights, onnx, tokenizer; those that are there."""
+    found = {}
+    for what, names in (("weights", ("model.safetensors", "pytorch_model.bin")), ("onnx", ("model.onnx", "onnx/model.onnx")),
+                        ("tokenizer", ("tokenizer.json",))):
+        path = next((p for p in (os.path.join(source, *name.split("/")) for name in names) if os.path.isfile(p)), None)
+        if path:
+            found[what] = path
+    return found
+
+
+def describe_model(name: str, source: str, export_to: str, precision: str) -> Row:
+    """Return all that must be known of the model folder ``source``, exporting it to ``export_to`` if it has no onnx and that can be done.
+
+    Refused if it is no model that can be loaded, or if the export disagrees with its source.
+    """
+    files, settings = find_weights(source), read_settings(source)
+    if "tokenizer" not in files or not {"weights", "onnx"} & files.keys():
+        raise Refused("bad-model", "%s holds no model: tokenizer.json and model.onnx or model.safetensors" % source, "name another folder")
+    row: Row = {"name": name, "source": source, **settings, "onnx": files.get("onnx"), "tokenizer": files["tokenizer"],
+                "precision": "float32", "agreement": None}
+    config = os.path.join(source, "config.json")
+    row["dims"] = json.loads(read_file(config))["hidden_size"] if os.path.isfile(config) else 0
+    reference = "weights" in files and has_module("sentence_transformers")
+    if "onnx" not in files and reference and all(map(has_module, ("onnx", "onnxruntime", "tokenizers"))):
+        row.update(onnx=os.path.join(export_to, "model.onnx"), precision=precision)
+        _export(row)
+    row["fingerprint"] = _fingerprint([files.get("weights") or files["onnx"], files["tokenizer"]], settings, row["precision"])
+    if row["onnx"] and reference and has_module("onnxruntime") and has_module("tokenizers"):
+        row["agreement"] = _check_agreement(row)
+    return row
+
+
+def _export(row: Row) -> None:
+    """Write a model's onnx file."""
+    import torch
+
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+
+    class Plain(torch.nn.Module):  # type: ignore[misc,unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = _open_transformer(row["source"])[0].auto_model.eval()
+
+        def forward(self, ids: Any, mask: Any, types: Any) -> Any:
+            return self.inner(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
+
+    one = torch.ones((2, 8), dtype=torch.long)
+    axes = {name: {0: "batch", 1: "tokens"} for name in [*names, "states"]}
+    with torch.no_grad():  # the classic exporter: vectors of the newer one were seen to be wrong
+        torch.onnx.export(Plain(), (one, one, one * 0), row["onnx"], input_names=names, output_names=["states"], dynamic_axes=axes,
+                          opset_version=17, dynamo=False)
+    if row["precision"] == "int8":
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+
+        quantize_dynamic(row["onnx"], row["onnx"] + ".int8", weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        os.replace(row["onnx"] + ".int8", row["onnx"])
+
+
+def _check_agreement(row: Row) -> float:
+    """Return the least cosine of the onnx file's vectors and its source's on the probes; Refused if they are of two spaces."""
+    import numpy as np
+
+    right, mine = (np.asarray(load(row)(list(_PROBES))) for load in (_load_transformer, _load_onnx))
+    right, mine = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (right, mine))
+    agreement = float((right * mine).sum(axis=1).min())
+    if not agreement >= _AGREEMENT_MIN[row["precision"]]:
+        raise Refused("bad-model", "%s agrees with %s to %.4f only, not %.3f" % (
+            row["onnx"], row["source"], agreement, _AGREEMENT_MIN[row["precision"]]),
+            "name a folder without a model.onnx, or another model")
+    return round(agreement, 6)
+
+
+#: What a model may be called here.
+MODEL_NAME_PATTERN = r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*"
+#: Files of a model of the hub that are fetched.
+_HUB_FILES = ("config.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json",
+              "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "model.safetensors", "onnx/model.onnx")
+
+
+def fetch_model(name: str, download: bool) -> str:
+    """Return the folder of a model of the hub: as it was fetched before, or fetched now if ``download``.
+
+    A bare name never waits on a network. Unsupported without the package that fetches, NotFound where the hub has it not.
+    """
+    if not has_module("huggingface_hub"):
+        raise Unsupported("missing-package", "%s is no folder, and huggingface_hub, which fetches models, is not installed" % quote(name),
+                          "name a folder, or pip install sentence-transformers")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return str(snapshot_download(name if "/" in name else "sentence-transformers/" + name, allow_patterns=list(_HUB_FILES),
+                                     local_files_only=not download))
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        raise NotFound("not-found", "the model %s cannot be had: %s" % (quote(name), str(error).split("\n", maxsplit=1)[0]),
+                       "name a folder that holds it" if download else "add --download, or name a folder that holds it") from None
+
+
+def add_model(folder: str, name: str, source: str, precision: str) -> Row:
+    """Make the model in ``source`` known as ``name`` and return what is known of it. What was begun and failed leaves nothing."""
+    place = os.path.join(folder, name)
+    beside = os.path.join(folder, ".%s.%d" % (name, os.getpid()))
+    os.makedirs(beside, 0o700)
+    try:
+        row = describe_model(name, source, beside, precision)
+        if row["onnx"] and row["onnx"].startswith(beside):
+            row["onnx"] = os.path.join(place, "model.onnx")
+        create_file(os.path.join(beside, "model.json"), json.dumps(row, sort_keys=True).encode("utf-8"))
+        os.replace(beside, place)
+    except BaseException:
+        _remove_folder(beside)
+        raise
+    return row
+
+
+def use_model(folder: str, name: str) -> None:
+    """Make a model the one that is used on this machine."""
+    beside = os.path.join(folder, ".in-use.%d" % os.getpid())
+    create_file(beside, name.encode("utf-8") + b"\n")
+    os.replace(beside, os.path.join(folder, "in-use"))
+
+
+def remove_model(folder: str, name: str) -> None:
+    """Forget a model, and remove what was made of it here; its source stays."""
+    _remove_folder(os.path.join(folder, name))
+
+
+def _remove_folder(path: str) -> None:
+    for name in os.listdir(path):
+        os.unlink(os.path.join(path, name))
+    os.rmdir(path)
+
+
+# == INDEX == the search index: what is on disk, chunk by chunk, and its vectors; disposable == 460 ==
+
+#: An index of other tables is made anew; one with a greater number is a newer engine's.
+_INDEX_FORMAT = 1
+_INDEX_TABLES = """
+CREATE TABLE manifest(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE file(id INTEGER PRIMARY KEY, path TEXT UNIQUE, sha256 TEXT, size INT, tags TEXT, properties TEXT, fault TEXT,
+  skipped TEXT);
+CREATE TABLE chunk(id INTEGER PRIMARY KEY, file INT, input TEXT, first INT, last INT, kind TEXT, key TEXT, ref TEXT, outside TEXT, at TEXT,
+  source TEXT, trust TEXT, actor TEXT, title TEXT, trail TEXT, labels TEXT, text TEXT, parts TEXT);
+CREATE INDEX chunk_file ON chunk(file);
+CREATE INDEX chunk_input ON chunk(input) WHERE input IS NOT NULL;
+CREATE VIRTUAL TABLE words USING fts5(title, trail, labels, text, parts, content='chunk', content_rowid='id',
+  tokenize='porter unicode61 remove_diacritics 2');
+CREATE TABLE word(word TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE vector(id INTEGER PRIMARY KEY, fingerprint TEXT, input TEXT, data BLOB, sha256 TEXT, UNIQUE(fingerprint, input));
+"""
+_COLUMNS = "title, trail, labels, text, parts"
+#: A larger file is not indexed, in bytes.
+INDEXED_BYTES_MAX = 2_097_152
+#: Files whose records are replaced in one transaction; texts that are embedded between two looks at the clock.
+_FILES_A_COMMIT, TEXTS_A_COMMIT = 200, 64
+_VIEW_FOLDERS = {"notes": "note", "history": "history", "journal": "journal", "conflicts": "conflict"}
+#: Slots of one piece of a vec0 table, and how many unused ones make it worth a new table.
+_SLOTS = 1_024
+
+
+class Index:
+    """An opened index.sqlite, or one in memory. ``reasons`` says what was done to it.
+
+    It holds nothing that is not on disk elsewhere: deleting it changes no answer but search.
+    """
+
+    def __init__(self, path: str) -> None:
+        if path != ":memory:" and not os.path.exists(path):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        self.path = path
+        self.reasons: list[str] = []
+        self.db = _connect(path)
+        try:
+            self.db.execute("PRAGMA journal_mode=WAL")
+            self.db.execute("PRAGMA synchronous=NORMAL")
+            self._make()
+        except sqlite3.DatabaseError:
+            self.db.close()
+            raise
+
+    def _make(self) -> None:
+        there = "SELECT 1 FROM sqlite_master WHERE name='manifest'"
+        if self.db.execute(there).fetchone():
+            return
+        self.db.execute("BEGIN IMMEDIATE")
+        if not self.db.execute(there).fetchone():  # else another command made them meanwhile
+            for statement in _INDEX_TABLES.split(";\n"):  # a script would end the transaction first
+                self.db.execute(statement)
+            self.put(format=_INDEX_FORMAT)
+        self.db.execute("COMMIT")
+
+    def is_sound(self) -> bool:
+        """Tell whether SQLite finds nothing wrong with the file, and the words are those of the chunks."""
+        try:
+            self.db.execute("INSERT INTO words(words, rank) VALUES('integrity-check', 1)")
+            return bool(self.db.execute("PRAGMA quick_check").fetchone() == ("ok",)) and all(
+                self.db.execute("SELECT 1 FROM sqlite_master WHERE name=?", (name,)).fetchone()
+                for name in ("manifest", "file", "chunk", "word", "vector"))
+        except sqlite3.DatabaseError:
+            return False
+
+    def close(self) -> None:
+        """Close the database."""
+        self.db.close()
+
+    def get(self, name: str) -> str | None:
+        """Return a value of the manifest, or None."""
+        row = self.db.execute("SELECT value FROM manifest WHERE name=?", (name,)).fetchone()
+        return row[0] if row else None
+
+    def put(self, **values: Any) -> None:
+        """Write values of the manifest."""
+        self.db.executemany("INSERT OR REPLACE INTO manifest VALUES(?,?)", values.items())
+
+    def count(self, sql: str, *values: Any) -> int:
+        """Return the number that a query gives."""
+        return int(self.db.execute(sql, values).fetchone()[0])
+
+    def dicts(self, sql: str, *values: Any) -> list[Row]:
+        """Return the rows of a query by the names of its columns."""
+        found = self.db.execute(sql, values)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row)) for row in found]
+
+
+def _connect(path: str) -> Any:
+    return sqlite3.connect(path, isolation_level=None, timeout=30.0)
+
+
+def load_sqlite_vec(index: Index) -> str | None:
+    """Bring sqlite-vec into an index's connection; return None, or why that cannot be and what would help."""
+    folder = find_package("sqlite_vec")  # importing it would import numpy
+    library = next((os.path.join(folder, n) for n in sorted(os.listdir(folder)) if n.startswith("vec0.")), None) if folder else None
+    if library is None:
+        return "sqlite-vec is not installed: pip install sqlite-vec"
+    if not hasattr(index.db, "enable_load_extension"):
+        return _register(index, library)
+    try:
+        index.db.enable_load_extension(True)
+        index.db.load_extension(os.path.splitext(library)[0])
+        index.db.enable_load_extension(False)
+    except sqlite3.OperationalError as error:
+        return "sqlite-vec cannot be loaded: %s" % error
+    return None
+
+
+def _register(index: Index, library: str) -> str | None:
+    """Register sqlite-vec with SQLite itself, where Python's sqlite3 loads no extensions, and open the index once more."""
+    try:
+        import _sqlite3
+        import ctypes
+
+        host, guest = ctypes.CDLL(_sqlite3.__file__), ctypes.CDLL(library)
+        start = ctypes.cast(guest.sqlite3_vec_init, ctypes.c_void_p)
+        register, cancel = host.sqlite3_auto_extension, host.sqlite3_cancel_auto_extension
+    except (ImportError, OSError, AttributeError) as error:  # a SQLite that is built in, or a library of another system
+        return "this Python's sqlite3 loads no extensions (%s): use a Python that does, as the system's often is" % error
+    if index.path == ":memory:":
+        return "this Python's sqlite3 loads no extensions into an index that is in memory"
+    register.argtypes = cancel.argtypes = [ctypes.c_void_p]
+    register(start)
+    index.db.close()
+    try:
+        index.db = _connect(index.path)
+    finally:
+        cancel(start)
+    return None
+
+
+def open_index(path: str, writable: bool, keep: bool = False) -> Index:
+    """Return the index in ``path``, made anew where it is damaged or an older engine's; in memory where it cannot be written.
+
+    With ``keep`` nothing is thrown away, and an empty one in memory stands for it. Unsupported if a newer engine made it: that is
+    never thrown away unasked. ``reasons`` of it says what was done.
+    """
+    reasons = [] if writable else ["the vault cannot be written: the index is made in memory, for this command alone"]
+    for _ in range(2 if writable else 0):
+        try:
+            index = Index(path)
+            made_by = int(index.get("format") or 0)
+            if made_by > _INDEX_FORMAT:
+                index.db.close()
+                raise Unsupported("newer-index", "%s was made by a newer engine: format %d, this one knows %d" % (
+                    path, made_by, _INDEX_FORMAT), "use that engine, or make the index anew with index --rebuild")
+            if made_by == _INDEX_FORMAT and index.get("chunker") in (None, str(CHUNKER)):
+                index.reasons += reasons
+                return index
+            index.db.close()
+            reasons.append("the index was an older engine's, and is made anew")
+        except (sqlite3.DatabaseError, ValueError) as error:
+            if isinstance(error, sqlite3.OperationalError) and "no such" not in str(error):  # it is sound, but cannot be had now
+                raise
+            reasons.append("the index was damaged (%s), and is made anew" % error)
+        if keep:
+            break
+        remove_cache(path)
+    index = Index(":memory:")
+    index.reasons += reasons
+    return index
+
+
+def find_root(vault: Vault, named: str | None) -> str:
+    """Return the folder that is indexed: ``named`` (relative to the vault), else the Obsidian vault around it, else the vault."""
+    if named:
+        root = os.path.realpath(os.path.join(vault.root, named))
+        if not os.path.isdir(root):
+            raise Refused("bad-value", "index-root: %s is not a folder" % root,
+                          "name one that is, or the vault itself: config index-root . --human-approved")
+        return root
+    folder = vault.root
+    while True:
+        if os.path.isdir(os.path.join(folder, ".obsidian")):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return vault.root
+        folder = parent
+
+
+def list_files(root: str, vault: Vault) -> Iterator[tuple[str, str | None]]:
+    """Yield the path below ``root`` of every Markdown file to index, with why it cannot be, in order.
+
+    Left out are MEMORY.md and INDEX.md of the vault, which repeat it, the engine's own files, dot folders and node_modules.
+    """
+    inside = os.path.relpath(vault.root, root).replace(os.sep, "/") + "/"
+    inside = "" if inside == "./" else inside
+    left_out = {inside + "MEMORY.md", inside + "INDEX.md"}
+    if os.path.isfile(vault.path("engine.py")):
+        left_out.add(inside + "templates")
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        try:
+            entries = sorted(os.scandir(os.path.join(root, folder)), key=lambda entry: entry.name)
+        except OSError as error:
+            yield folder, "cannot be read: %s" % error.strerror
+            continue
+        below = []
+        for entry in entries:
+            path = folder + "/" + entry.name if folder else entry.name
+            if path in left_out or entry.name.startswith(".") or entry.name == "node_modules":
+                continue
+            if any("\ud800" <= letter <= "\udfff" for letter in entry.name):
+                if entry.is_dir(follow_symlinks=False) or entry.name.lower().endswith(".md"):
+                    yield path.encode("utf-8", "backslashreplace").decode("utf-8"), "has a name that is not UTF-8"
+            elif entry.is_dir(follow_symlinks=False):
+                below.append(path)
+            elif entry.name.lower().endswith(".md"):
+                yield path, "is a symbolic link" if entry.is_symlink() else None if entry.is_file() else "is not a file"
+        folders += reversed(below)
+
+
+def _read(path: str) -> tuple[bytes, str | None]:
+    """Return a file's bytes and why they are not indexed, if so."""
+    try:
+        with open(path, "rb", 0) as file:  # unbuffered, whole: half the time of a bounded read
+            if os.fstat(file.fileno()).st_size > INDEXED_BYTES_MAX:
+                return b"", "is larger than %d bytes" % INDEXED_BYTES_MAX
+            return file.read(), None
+    except OSError as error:
+        return b"", "cannot be read: %s" % error.strerror
+
+
+def sweep(index: Index, root: str, vault: Vault, now: int, tell: Callable[[str, int, int], None]) -> Row:
+    """Bring the index in line with the files, and return what changed. The path is the key, the content's hash the test."""
+    if index.get("root") not in (None, root):
+        index.reasons.append("the indexed folder was %s: all of it is read anew" % index.get("root"))
+        _clear(index)
+    changed: list[tuple[str, bytes | None, str | None]] = []
+    counts = {"files": 0, "changed": 0, "gone": 0}
+    known, seen = _known(index), set[str]()
+    for path, data, skipped in _find_changed(root, vault, known, seen):
+        changed.append((path, data, skipped))
+        if len(changed) >= _FILES_A_COMMIT:
+            counts["changed"] += _replace(index, changed, vault, root, now)
+            changed = []
+            tell("files", len(seen), 0)
+    counts["files"] = len(seen)
+    gone = [(path, None, None) for path in known if path not in seen]
+    counts["gone"] = len(gone)
+    counts["changed"] += _replace(index, changed, vault, root, now) if changed else 0
+    _replace(index, gone, vault, root, now)
+    moved = counts["changed"] + counts["gone"]
+    if moved or index.get("root") is None:
+        index.put(root=root, chunker=CHUNKER)
+    return counts
+
+
+def _known(index: Index) -> dict[str, tuple[str, str | None]]:
+    return {path: (sha, skipped) for path, sha, skipped in index.db.execute("SELECT path, sha256, skipped FROM file")}
+
+
+def _find_changed(root: str, vault: Vault, known: dict[str, tuple[str, str | None]],
+                  seen: set[str]) -> Iterator[tuple[str, bytes, str | None]]:
+    """Yield path, bytes and reason to skip of each file that is not as it is ``known``; every path that is there goes to ``seen``."""
+    for path, why in list_files(root, vault):
+        seen.add(path)
+        data, skipped = (b"", why) if why else _read(os.path.join(root, *path.split("/")))
+        before = known.get(path, ("", None))
+        if before[0] != hashlib.sha256(data).hexdigest() or (before[1] != skipped and (skipped or not data)):
+            yield path, data, skipped
+
+
+def find_stale(index: Index, root: str, vault: Vault) -> dict[str, list[str]]:
+    """Return the paths whose files are not as they were indexed, and of those that are gone. Changes nothing."""
+    known: dict[str, tuple[str, str | None]] = _known(index) if index.get("root") == root else {}
+    seen: set[str] = set()
+    stale = [path for path, _, _ in _find_changed(root, vault, known, seen)]
+    return {"stale": stale, "gone": sorted(known.keys() - seen)}
+
+
+def list_skipped(index: Index) -> list[Row]:
+    """Return the files that are not indexed, with the reason of each."""
+    return index.dicts("SELECT path, skipped AS reason FROM file WHERE skipped IS NOT NULL ORDER BY path")
+
+
+def _clear(index: Index) -> None:
+    index.db.execute("BEGIN IMMEDIATE")
+    index.db.execute("INSERT INTO words(words) VALUES('delete-all')")
+    for table in ("chunk", "file", "word"):
+        index.db.execute("DELETE FROM " + table)
+    index.db.execute("DELETE FROM manifest WHERE name IN ('root', 'joined')")
+    index.db.execute("COMMIT")
+
+
+def _replace(index: Index, files: Sequence[tuple[str, bytes | None, str | None]], vault: Vault, root: str, now: int) -> int:
+    """Replace the records of some files, or take them out where there are no bytes, in one transaction; return how many changed."""
+    if not files:
+        return 0
+    db, changed = index.db, 0
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for path, data, skipped in files:
+            sha = None if data is None else sha256(data)
+            old = db.execute("SELECT id, sha256, skipped FROM file WHERE path=?", (path,)).fetchone()
+            if old and old[1:] == (sha, skipped):  # another command was here first
+                continue
+            changed += 1
+            if old:
+                drop = "INSERT INTO words(words, rowid, %s) SELECT 'delete', id, %s FROM chunk WHERE file=?" % (_COLUMNS, _COLUMNS)
+                db.execute(drop, (old[0],))
+                db.execute("DELETE FROM chunk WHERE file=?", (old[0],))
+                db.execute("DELETE FROM file WHERE id=?", (old[0],))
+            if data is not None:
+                _add(db, path, os.path.relpath(os.path.join(root, path), vault.root).replace(os.sep, "/"), data, skipped)
+        db.execute("DELETE FROM manifest WHERE name='joined'")
+        db.execute("INSERT OR REPLACE INTO manifest VALUES('indexed', ?)", (now,))
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    return changed
+
+
+def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> None:
+    """Add the records of one file; ``within`` is its path from the vault's root."""
+    try:
+        text = data.decode("utf-8-sig") if not skipped else ""
+    except UnicodeDecodeError as error:
+        text, skipped = "", "is not UTF-8: byte %d" % (error.start + 1)
+    kind = _VIEW_FOLDERS.get(within.partition("/")[0]) if within.count("/") == 1 and is_sealed(data) else None
+    page = read_page(path, text, kind)
+    cursor = db.execute("INSERT INTO file(path, sha256, size, tags, properties, fault, skipped) VALUES(?,?,?,?,?,?,?)", (
+        path, sha256(data), len(data), " %s " % " ".join(page.tags), json.dumps(page.properties), page.fault, skipped))
+    folder = _folder_words(path)
+    for chunk in page.chunks:
+        title = chunk.actor or "" if kind == "journal" else page.title
+        own = [chunk.key, chunk.ref, chunk.outside] if kind else [folder, path.rpartition("/")[2][:-3]]
+        labels = " ".join([*page.tags, *(word for word in own if word)])
+        row = (title, chunk.trail, labels, chunk.text, parts_of("%s %s %s" % (title, chunk.trail, chunk.text)))
+        values = (cursor.lastrowid, _input_name(chunk, title, folder), chunk.first, chunk.last, *chunk[4:], *row)
+        new = db.execute("INSERT INTO chunk VALUES(NULL, %s)" % ",".join("?" * len(values)), values)
+        db.execute("INSERT INTO words(rowid, %s) VALUES(?,?,?,?,?,?)" % _COLUMNS, (new.lastrowid, *row))
+        db.executemany("INSERT OR IGNORE INTO word VALUES(?)", ((word,) for word in words_of(" ".join(row[:4]))))
+
+
+def _folder_words(path: str) -> str:
+    return " ".join(re.findall(r"[^\W_]+", path.rpartition("/")[0]))
+
+
+def _input_name(chunk: Any, title: str, folder: str) -> str | None:
+    """Return the name of a chunk's vector; a list of links has none."""
+    return None if is_list_of_links(chunk.text) else sha256(_input(chunk.kind, title, folder, chunk.trail, chunk.key, chunk.text))
+
+
+def _input(kind: str, title: str, folder: str, trail: str, key: str | None, text: str) -> str:
+    """Return the exact text that stands for a chunk before a model: what it is of, and what it says."""
+    if kind == "journal":
+        return "%s: %s" % (title, plain_text(text)) if title else plain_text(text)
+    above = re.sub("[.-]", " ", key) if key else "%s: %s" % (folder, trail or title) if folder else trail or title
+    return "%s\n%s" % (above, plain_text(text))
+
+
+def join_vectors(index: Index, model: Row) -> None:
+    """Bring the table that is searched in line: it holds the vector of each chunk that has one, of this model's fingerprint.
+
+    Damaged if a cached vector is not what was put there: it must not become a wrong hit.
+    """
+    db, fingerprint = index.db, model["fingerprint"]
+    if index.get("fingerprint") != fingerprint or not db.execute("SELECT 1 FROM sqlite_master WHERE name='near'").fetchone():
+        if index.get("fingerprint"):
+            index.reasons.append("the model was %s, of another vector space: vectors are made anew" % index.get("model"))
+        _create_near(index, model)
+    if index.get("joined"):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        needed = "SELECT v.id FROM vector v WHERE v.fingerprint=? AND EXISTS(SELECT 1 FROM chunk WHERE input=v.input)"
+        gone = db.execute("SELECT rowid FROM near_rowids WHERE rowid NOT IN (%s)" % needed, (fingerprint,)).fetchall()
+        new = db.execute("SELECT id, data, sha256 FROM vector WHERE id IN (%s) AND id NOT IN (SELECT rowid FROM near_rowids)" % needed,
+                         (fingerprint,)).fetchall()
+        db.executemany("DELETE FROM near WHERE rowid=?", gone)
+        _add_near(index, model, new)
+        index.put(joined=1)
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    live = index.count("SELECT count(*) FROM near_rowids")
+    if index.count("SELECT count(*) FROM near_chunks") * _SLOTS > 2 * live + 2 * _SLOTS:  # it does not use deleted slots again
+        _create_near(index, model)
+        join_vectors(index, model)
+    elif index.count("SELECT count(*) FROM vector") > 3 * live + 4 * _SLOTS:  # texts that were edited or deleted long ago
+        db.execute("DELETE FROM vector WHERE id NOT IN (SELECT rowid FROM near_rowids)")
+
+
+def _create_near(index: Index, model: Row) -> None:
+    index.db.execute("DROP TABLE IF EXISTS near")
+    index.db.execute("CREATE VIRTUAL TABLE near USING vec0(vector int8[%d] distance_metric=cosine)" % model["dims"])
+    index.db.execute("DELETE FROM manifest WHERE name='joined'")
+    index.put(fingerprint=model["fingerprint"], model=model["name"])
+
+
+def _add_near(index: Index, model: Row, rows: Iterable[tuple[int, bytes, str]]) -> None:
+    for number, data, checksum in rows:
+        if len(data) != model["dims"] or sha256(data) != checksum:
+            raise Damaged("bad-vector", "%s: cached vector %d is not what was put there" % (index.path, number), "index --rebuild")
+        index.db.execute("INSERT INTO near(rowid, vector) VALUES(?, vec_int8(?))", (number, data))
+
+
+_PENDING = "FROM chunk c WHERE c.input IS NOT NULL AND NOT EXISTS(SELECT 1 FROM vector v WHERE v.fingerprint=? AND v.input=c.input)"
+
+
+def count_pending(index: Index, model: Row) -> int:
+    """Return how many texts have no vector of this model yet."""
+    return index.count("SELECT count(DISTINCT c.input) " + _PENDING, model["fingerprint"])
+
+
+def fill(index: Index, model: Row, load: Callable[[], Encoder], seconds: float, tell: Callable[[str, int, int], None]) -> int:
+    """Embed what has no vector yet, for about ``seconds`` at most, and return how many texts are left. No lock is held meanwhile.
+
+    What was embedded is kept at once, so an interrupted fill goes on where it was.
+    """
+    db, fingerprint = index.db, model["fingerprint"]
+    pending = db.execute("SELECT min(c.id) %s GROUP BY c.input ORDER BY length(c.text)" % _PENDING, (fingerprint,)).fetchall()
+    if not pending:
+        return 0
+    deadline, done = time.monotonic() + seconds, 0
+    encoder = load()
+    size = TEXTS_A_COMMIT if seconds > 60 else TEXTS_A_COMMIT // 4
+    while done < len(pending) and time.monotonic() < deadline:
+        ids = ",".join(str(row[0]) for row in pending[done:done + size])
+        rows = db.execute("SELECT c.input, c.kind, c.title, f.path, c.trail, c.key, c.text FROM chunk c JOIN file f ON f.id=c.file WHERE"
+                          " c.id IN (%s) AND NOT EXISTS(SELECT 1 FROM vector WHERE fingerprint=? AND input=c.input)" % ids,
+                          (fingerprint,)).fetchall()
+        vectors = encoder.encode([_input(kind, title, _folder_words(path), *rest) for _, kind, title, path, *rest in rows]) if rows else []
+        db.execute("BEGIN IMMEDIATE")
+        for row, data in zip(rows, vectors):
+            cursor = db.execute("INSERT OR IGNORE INTO vector(fingerprint, input, data, sha256) VALUES(?,?,?,?)", (
+                fingerprint, row[0], data, sha256(data)))
+            needed = index.get("fingerprint") == fingerprint and db.execute("SELECT 1 FROM chunk WHERE input=?", row[:1]).fetchone()
+            if cursor.rowcount and needed:
+                _add_near(index, model, [(cursor.lastrowid, data, sha256(data))])
+        db.execute("COMMIT")
+        done += size
+        tell("texts", min(done, len(pending)), len(pending))
+    return max(0, len(pending) - done)
+
+
+# == RANKING == which chunks answer a question, by words and by meaning == 320 ==
+
+#: Weights of title, headings, labels, text and parts in BM25.
+_WEIGHTS = "4.0, 2.0, 2.0, 1.0, 1.0"
+#: A word in more chunks than this finds none by itself, where rarer ones are there.
+_COMMON_MIN = 5_000
+#: Best chunks by words and by meaning that are looked at.
+_CANDIDATES = 200
+_OF_ONE_NOTE = 5
+_SAMPLE = 300
+#: What an entry has of what its neighbours say, by words and by meaning.
+_NEAR_WORDS, _NEAR_MEANING = 0.5, 0.2
+#: How much words weigh against meaning.
+_WORDS_WEIGHT = 3.0
+#: Words count in full if the best covers so much more of the question than the tenth, meaning if the nearest is so many deviations off.
+_WORDS_MARGIN, _MEANING_MARGIN = 0.2, 5.0
+_BM25_MAX = 2.2
+
+
+class Found:
+    """What a search found: ``scores`` of chunks, parts of each for `--explain`, and the terms that some chunk holds."""
+
+    def __init__(self) -> None:
+        self.scores: dict[int, float] = {}
+        self.parts: dict[int, Row] = {}
+        self.terms: list[Term] = []
+
+
+def _find_meant(index: Index, word: str) -> list[str]:
+    """Return up to three words of the index that a mistyped one may stand for: those that share three letters in a row with it."""
+    if not re.fullmatch(r"[^\W\d_]{4,24}", word):
+        return []
+    grams = sorted({word[n:n + 3] for n in range(len(word) - 2)})
+    sql = "SELECT word FROM word WHERE length(word) BETWEEN ? AND ? AND (%s)" % " OR ".join(["instr(word, ?)>0"] * len(grams))
+    near = [row[0] for row in index.db.execute(sql, (len(word) - 2, len(word) + 2, *grams)) if is_near_word(word, row[0])]
+    return sorted(near, key=lambda w: (w[0] != word[0], abs(len(w) - len(word)), w))[:3]
+
+
+def _postings(index: Index, query: str) -> list[int]:
+    return [row[0] for row in index.db.execute("SELECT rowid FROM words WHERE words MATCH ?", (query,))]
+
+
+def _find_terms(index: Index, question: str, total: int) -> list[tuple[Term, list[int], float]]:
+    """Return each term of a question with the chunks that hold it and its rarity; a word that is nowhere as those meant by it."""
+    found = []
+    for term in parse_question(question):
+        chunks, faith = _postings(index, term.query), 1.0
+        if not chunks and " " in term.word:
+            continue  # an identifier that is nowhere as a whole: its parts speak
+        if not chunks:
+            meant = _find_meant(index, term.word)
+            if meant:
+                term, faith = Term(term.word, " OR ".join('"%s"' % word for word in meant)), 0.8  # noqa: PLW2901
+                chunks = _postings(index, term.query)
+        rarity = math.log(1 + (total - len(chunks) + 0.5) / (len(chunks) + 0.5))
+        found.append((term, chunks, rarity * faith))
+    return found
+
+
+def _score_words(index: Index, question: str, allowed: set[int] | None, found: Found) -> dict[int, float]:
+    """Return chunk -> how well its words answer: the share of the question's rarity that it covers, sharpened by BM25."""
+    total = index.count("SELECT count(*) FROM chunk")
+    terms = _find_terms(index, question, total)
+    whole = sum(rarity for _, _, rarity in terms)
+    rare = [t for t in terms if len(t[1]) <= _COMMON_MIN and t[1]] or [t for t in terms if t[1]]
+    found.terms = [term for term, chunks, _ in terms if chunks]
+    if not rare or not whole:
+        return {}
+    covered: dict[int, float] = {}
+    for _, chunks, rarity in rare:
+        for chunk in chunks:
+            if allowed is None or chunk in allowed:
+                covered[chunk] = covered.get(chunk, 0.0) + rarity
+    for _, chunks, rarity in terms:
+        if len(chunks) > _COMMON_MIN and covered and len(rare[0][1]) <= _COMMON_MIN:
+            for chunk in covered.keys() & set(chunks):
+                covered[chunk] += rarity
+    query = " OR ".join(term.query for term, _, _ in rare)
+    ranked = dict(index.db.execute("SELECT rowid, -bm25(words, %s) FROM words WHERE words MATCH ?" % _WEIGHTS, (query,)))
+    pointers = {row[0] for row in index.db.execute("SELECT id FROM chunk WHERE input IS NULL")}  # lists of links say nothing themselves
+    scores = {}
+    for chunk, rarity in covered.items():
+        share = rarity / whole
+        scores[chunk] = (2 * share + ranked.get(chunk, 0.0) / (_BM25_MAX * whole)) * share / (2 if chunk in pointers else 1)
+        found.parts[chunk] = {"coverage": share, "bm25": ranked.get(chunk, 0.0)}
+    return scores
+
+
+def _rows_of(index: Index, ids: Iterable[int]) -> dict[int, Row]:
+    rows = index.dicts("SELECT c.*, f.path FROM chunk c JOIN file f ON f.id=c.file WHERE c.id IN (%s)" % ",".join(map(str, ids)))
+    return {row["id"]: row for row in rows}
+
+
+def _find_neighbours(index: Index, chunks: Iterable[int]) -> dict[int, list[int]]:
+    """Return for each journal entry of ``chunks`` the entries before and after it."""
+    around = {n + step for n in chunks for step in (-1, 0, 1)}
+    files = dict(index.db.execute("SELECT id, file FROM chunk WHERE kind='journal' AND id IN (%s)" % ",".join(map(str, around))))
+    return {n: [m for m in (n - 1, n + 1) if files.get(m) == files[n]] for n in chunks if n in files}
+
+
+def _with_neighbours(scores: dict[int, float], neighbours: dict[int, list[int]], share: float) -> dict[int, float]:
+    """Return scores in which each entry also has a share of what those before and after it have."""
+    added = dict(scores)
+    for n, others in neighbours.items():
+        for other in others:
+            added[other] = added.get(other, 0.0) + share * scores.get(n, 0.0)
+    return added
+
+
+def _cosines(index: Index, vector: bytes, numbers: Iterable[int]) -> dict[int, float]:
+    """Return the cosine of some vectors to the question's. Their numbers are written out: with a subquery the table is read whole."""
+    sql = "SELECT rowid, 1 - vec_distance_cosine(vector, vec_int8(?)) FROM near WHERE rowid IN (%s)" % ",".join(map(str, numbers))
+    return dict(index.db.execute(sql, (vector,)))
+
+
+def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: list[int]) -> dict[int, float]:
+    """Return chunk -> by how many standard deviations it is nearer to the question than chunks are: of the nearest, and of ``also``."""
+    db, fingerprint = index.db, index.get("fingerprint")
+    total = index.count("SELECT count(*) FROM near_rowids")
+    if not total:
+        return {}
+    step = max(1, total // _SAMPLE)
+    some = [row[0] for row in db.execute("SELECT rowid FROM near_rowids WHERE rowid %% %d=0" % step)]
+    sample = list(_cosines(index, vector, some).values()) or [0.0]
+    mean = sum(sample) / len(sample)
+    spread = math.sqrt(sum((c - mean) ** 2 for c in sample) / len(sample)) or 1.0
+
+    def numbers_of(chunks: Iterable[int]) -> list[int]:
+        sql = "SELECT v.id FROM chunk c CROSS JOIN vector v ON v.input=c.input AND v.fingerprint=? WHERE c.id IN (%s)"
+        return [row[0] for row in db.execute(sql % ",".join(map(str, chunks)), (fingerprint,))]
+
+    def chunks_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+        sql = "SELECT c.id, v.id FROM vector v CROSS JOIN chunk c ON c.input=v.input WHERE v.id IN (%s)" % ",".join(map(str, numbers))
+        return [(chunk, number) for chunk, number in db.execute(sql) if allowed is None or chunk in allowed]
+
+    where = "" if allowed is None else " AND rowid IN (%s)" % ",".join(map(str, numbers_of(allowed)))
+    nearest = {number: 1 - distance for number, distance in db.execute(
+        "SELECT rowid, distance FROM near WHERE vector MATCH vec_int8(?) AND k=%d%s" % (_CANDIDATES, where), (vector,))}
+    around = _find_neighbours(index, {chunk for chunk, _ in chunks_of(nearest)} | set(also))
+    more = numbers_of({*also, *(other for others in around.values() for other in others)})
+    nearest.update(_cosines(index, vector, [number for number in more if number not in nearest]))
+    scores = {chunk: (nearest[number] - mean) / spread for chunk, number in chunks_of(nearest)}
+    known = {n: [other for other in others if other in scores] for n, others in around.items()}
+    return _with_neighbours(scores, known, _NEAR_MEANING)
+
+
+def _leave_room(index: Index, chunks: list[int]) -> list[int]:
+    """Return chunks in the same order without those of a free note after its best five: they are one hit."""
+    files = dict(index.db.execute("SELECT id, file FROM chunk WHERE kind='free' AND id IN (%s)" % ",".join(map(str, chunks))))
+    seen: dict[int, int] = {}
+    kept = []
+    for n in chunks:
+        file = files.get(n, -n)
+        seen[file] = seen.get(file, 0) + 1
+        kept += [n] if seen[file] <= _OF_ONE_NOTE else []
+    return kept
+
+
+def search_chunks(index: Index, question: str, vector: bytes | None, words: bool, allowed: set[int] | None, most: int = 10) -> Found:
+    """Return what answers a question: by words, by the meaning of its ``vector`` if given, or by both, each weighed by what it knows.
+
+    Words count by the share of the question's rarity that a chunk covers, meaning by the margin over other chunks; and each
+    as a whole by how far its best stands out. So weak evidence of either kind does not drown the other.
+    """
+    found = Found()
+    covered = _score_words(index, question, allowed, found) if words else {}
+    shares = sorted((found.parts[n]["coverage"] for n in covered), reverse=True)[:10]
+    margin = min(1.0, (shares[0] - (shares[9] if len(shares) > 9 else 0.0)) / _WORDS_MARGIN) if shares else 0.0
+    first = _leave_room(index, sorted(covered, key=lambda n: (-covered[n], n))[:50 * _CANDIDATES])[:2 * max(_CANDIDATES, most)]
+    by_words = _with_neighbours({n: covered[n] for n in first}, _find_neighbours(index, first), _NEAR_WORDS)
+    if allowed is not None:
+        by_words = {n: score for n, score in by_words.items() if n in allowed}
+    best = sorted(by_words, key=lambda n: (-by_words[n], n))[:max(_CANDIDATES, 2 * most)]
+    by_meaning = _score_meaning(index, vector, allowed, best) if vector else {}
+    trust = max(by_meaning.values(), default=0.0) / _MEANING_MARGIN
+    weight = _WORDS_WEIGHT * margin if by_meaning else 1.0
+    for n in {*best, *by_meaning}:
+        found.scores[n] = weight * by_words.get(n, 0.0) + trust * by_meaning.get(n, 0.0)
+        found.parts.setdefault(n, {}).update(words=by_words.get(n, 0.0), meaning=by_meaning.get(n),
+                                             words_weight=weight, meaning_weight=trust)
+    return found
+
+
+def find_hits(index: Index, found: Found, most: int) -> list[Row]:
+    """Return the rows of the best chunks, at most ``most``, in order. Near-identical ones of a subject, or all of a note, are one hit.
+
+    A current fact stands before its own earlier generations; of equals, what is current and confirmed comes first.
+    """
+    rows = _rows_of(index, found.scores)
+    best_of: dict[str, float] = {}
+    for n, row in rows.items():
+        if row["key"] and row["kind"] != "note":
+            best_of[row["key"]] = max(best_of.get(row["key"], 0.0), found.scores[n])
+    for n, row in rows.items():
+        if row["kind"] == "note":
+            found.scores[n] = max(found.scores[n], best_of.get(row["key"], 0.0))
+    order = sorted(rows.values(), key=lambda r: (-round(found.scores[r["id"]], 3), r["kind"] != "note", r["trust"] != "confirmed",
+                                                 r["path"], r["first"]))
+    hits: list[Row] = []
+    for row in order:
+        same = next((hit for hit in hits if _is_same_hit(hit, row)), None)
+        if same is not None:
+            same["also"].append({"path": row["path"], "first": row["first"], "last": row["last"], "ref": row["ref"]})
+        elif len(hits) < most:
+            hits.append(dict(row, also=[]))
+    return hits
+
+
+def _is_same_hit(hit: Row, row: Row) -> bool:
+    if row["kind"] == "free" or hit["kind"] == "free":
+        return bool(hit["path"] == row["path"])
+    if row["key"] is None or hit["key"] != row["key"]:
+        return bool(hit["ref"] == row["ref"] and hit["path"] == row["path"])
+    one, other = (set(re.findall(r"\w+", text.lower())) for text in (hit["text"], row["text"]))
+    return len(one & other) >= 0.8 * len(one | other)
+
+
+def snippet(index: Index, found: Found, row: Row) -> str:
+    """Return the piece of a chunk that answers, on one line, the words that match between guillemets; else its beginning."""
+    if found.terms:
+        query = " OR ".join(term.query for term in found.terms)
+        hit = index.db.execute("SELECT snippet(words, 3, '\u00ab', '\u00bb', '\u2026', 32) FROM words WHERE words MATCH ? AND rowid=?",
+                               (query, row["id"])).fetchone()
+        if hit and "\u00ab" in hit[0]:
+            return " ".join(hit[0].split())
+    text = " ".join(row["text"].split())
+    for term in found.terms:  # found by a part of a word, or in text that has no spaces
+        at = text.lower().find(term.word)
+        if at >= 0:
+            first, end = max(0, at - _SNIPPET_CHARS // 4), at + len(term.word)
+            last = first + _SNIPPET_CHARS // 2
+            around = ("\u2026" if first else "", text[first:at], text[at:end], text[end:last], "\u2026" if last < len(text) else "")
+            return "%s%s\u00ab%s\u00bb%s%s" % around
+    return text if len(text) <= _SNIPPET_CHARS else text[:_SNIPPET_CHARS - 1] + "\u2026"
+
+
+#: Characters of a snippet where no word matched.
+_SNIPPET_CHARS = 240
+
+#: Facts or notes that are compared with all others, and how far above the mean of what is compared a pair is suggested.
+_COMPARED_MAX = 2_000
+_SUGGESTED_SPREAD = {"note": 0.75, "free": 2.0}
+#: A pair that is less alike than this is not suggested, however little the others are.
+_SUGGESTED_MIN = 0.9
+_NEGATION = re.compile(r"\b(?:not|never|no|without|off|cannot)\b|n't\b")
+
+
+def find_similar(index: Index, kind: str, vectors: bool, newest: int = _COMPARED_MAX) -> list[tuple[float, Row, Row]]:
+    """Return pairs of current facts of one area, or of free notes, that stand out as alike and are each other's nearest, best first."""
+    rows = index.dicts(
+        "SELECT c.id, c.key, c.ref, c.text, c.title, c.trust, f.path, v.data, v.id AS number FROM chunk c JOIN file f ON f.id=c.file"
+        " LEFT JOIN vector v ON v.input=c.input AND v.fingerprint=? WHERE c.id IN (SELECT min(id) FROM chunk WHERE kind=? GROUP BY file)"
+        " ORDER BY c.at DESC, c.id DESC LIMIT ?", index.get("fingerprint"), kind, _COMPARED_MAX)
+    for row in rows:
+        said, name = (set(re.findall(r"[^\W_]+", text.lower())) for text in (row["text"], row["key"] or row["title"]))
+        row["words"] = said - SILENT_WORDS | name
+    spread: dict[str, int] = {}
+    for word in (word for row in rows for word in row["words"]):
+        spread[word] = spread.get(word, 0) + 1
+    rarity = {word: math.log(1 + (len(rows) - n + 0.5) / (n + 0.5)) for word, n in spread.items()}
+    pairs = {}
+    for row in rows[:newest]:
+        for other, cosine in _nearest_of(index, row, rows, vectors):
+            same = sum(rarity[word] for word in row["words"] & other["words"])
+            share = same / (min(sum(rarity[word] for word in one["words"]) for one in (row, other)) or 1)
+            if kind == "free" or share > 0.9 or (row["key"].split(".")[0] in other["words"] and other["key"].split(".")[0] in row["words"]):
+                pairs[min(row["id"], other["id"]), max(row["id"], other["id"])] = (share + (cosine if vectors else share), row, other)
+    scores = [pair[0] for pair in pairs.values()]
+    mean = sum(scores) / len(scores) if scores else 0.0
+    least = mean + _SUGGESTED_SPREAD[kind] * math.sqrt(sum((x - mean) ** 2 for x in scores) / len(scores)) if scores else 0.0
+    ordered = sorted(pairs.values(), key=lambda pair: (-pair[0], pair[1]["path"]))
+    taken: set[int] = set()
+    found = []
+    for pair in ordered:  # each is in its best pair alone
+        ids = {pair[1]["id"], pair[2]["id"]}
+        found += [pair] if pair[0] > max(_SUGGESTED_MIN, least) and not ids & taken else []
+        taken |= ids
+    return found
+
+
+def _nearest_of(index: Index, row: Row, rows: list[Row], vectors: bool) -> list[tuple[Row, float]]:
+    """Return the rows that may be like one: the nearest by meaning with their cosine, else all that share words with it."""
+    if not vectors:
+        return [(other, 0.0) for other in rows if other is not row and len(other["words"] & row["words"]) > 1]
+    if row["data"] is None:
+        return []
+    by_number = {other["number"]: other for other in rows if other["number"] is not None}
+    found = index.db.execute("SELECT rowid, 1 - distance FROM near WHERE vector MATCH vec_int8(?) AND k=9 AND rowid IN (%s)" % ",".join(
+        map(str, by_number)), (row["data"],))
+    return [(by_number[number], cosine) for number, cosine in found if by_number[number] is not row]
+
+
+def differs_in_value(one: str, other: str) -> bool:
+    """Tell whether two claims that are alike say different things: other numbers or names, or one denies."""
+    words = [set(re.findall(r"\w+", text.lower())) for text in (one, other)]
+    names = [{name.lower() for name in re.findall(r"(?<!^)(?<![.!?] )\b[A-Z]\w*", text)} for text in (one, other)]
+    numbers = [set(re.findall(r"[0-9]+", text)) for text in (one, other)]
+    denied = [len(_NEGATION.findall(text.lower())) % 2 for text in (one, other)]
+    return numbers[0] != numbers[1] or denied[0] != denied[1] or bool(names[0] - words[1] or names[1] - words[0])
+
+
 # == COMMANDS == the only place where rooms meet; each cmd_ returns a result == 1440 ==
 
 #: What may follow in `clear`.
@@ -3006,7 +4346,9 @@ class Call:
                  lock_wait_s: float) -> None:
         self.words, self.named, self.folder, self.clock, self.chance = words, named, folder, clock, chance
         self.lock_wait_s = lock_wait_s
-        self.states: list[State] = []
+        self.models, self.index_root = "", None  # type: str, str | None
+        self.tell: Callable[[str, int, int], None] = lambda what, done, total: None
+        self.states: list[State | Index] = []
         self.warnings: list[str] = []  # what the user should know, whatever becomes of the command
 
     def close(self) -> None:
@@ -4001,19 +5343,27 @@ def parse_measured(text: str) -> Body:
 def cmd_config(call: Call, args: Row) -> Result:
     """Return the settings, or one, or record a new value of one."""
     name, value = args["key"], args["value"]
-    if name is not None and name not in SETTINGS:
-        raise NotFound("not-found", "no setting %s" % quote(name), "there are %s" % ", ".join(SETTINGS))
+    if name is not None and name not in (*SETTINGS, *TEXT_SETTINGS):
+        raise NotFound("not-found", "no setting %s" % quote(name), "there are %s" % ", ".join((*SETTINGS, *TEXT_SETTINGS)))
     if value is None:
         reading = Reading(call)
-        return {"settings": {n: reading.state.setting(n) for n in SETTINGS if name in (None, n)}, "warnings": reading.warnings}
+        return {"settings": _settings(reading.state, name), "warnings": reading.warnings}
     _need_owner(args, "changing a setting")
-    _, least, most = SETTINGS[name]
-    number = int(value) if re.fullmatch("[0-9]{1,15}", value) else value
+    if name in SETTINGS:
+        value = parse_integer(int(value) if re.fullmatch("[0-9]{1,15}", value) else value, name, *SETTINGS[name][1:])
+    else:
+        find_root(call.vault(), parse_line(value, name))
     with Work(call) as work:
         work.check_whole()
-        work.add("setting", name=name, value=parse_integer(number, name, least, most))
+        work.add("setting", name=name, value=value)
         work.commit()
-        return {"settings": {name: work.state.setting(name)}, "warnings": work.warnings}
+        return {"settings": _settings(work.state, name), "warnings": work.warnings}
+
+
+def _settings(state: State, name: str | None) -> Row:
+    rows: Row = {n: state.setting(n) for n in SETTINGS}
+    rows.update({n: state.text_setting(n) or none for n, none in TEXT_SETTINGS.items()})
+    return {n: value for n, value in rows.items() if name in (None, n)}
 
 
 # -- many at once --
@@ -4077,7 +5427,7 @@ def _apply_line(work: Work, run: Row, number: int, line: str) -> Row:
 # -- upkeep --
 
 
-def cmd_maintain(call: Call, args: Row) -> Result:
+def maintain(call: Call, args: Row) -> Result:
     """Return the curation brief, or record with ``mark`` that entries up to here are curated."""
     if args["mark"]:
         return _in_run(call, args, lambda work, run: {
@@ -4393,7 +5743,387 @@ def _check_files(vault: Vault, report: Any) -> None:
                 report("warning", "writable-by-others", path, "its group or everyone may write it")
 
 
-# == CLI == one command table; parsing, printing, exit status == 590 ==
+# == FINDING == the commands that search: search, index, eval, model, maintain == 390 ==
+
+#: Seconds that `search` embeds for before it answers with what it has.
+SEARCH_FILL_S = 2.0
+#: What a hit may be, in the order in which equals are shown.
+HIT_KINDS = ("note", "conflict", "journal", "free", "history")
+MODES = ("hybrid", "vector", "lexical")
+_HIT_FIELDS = ("path", "first", "last", "trail", "kind", "key", "ref", "outside", "at", "source", "trust", "actor", "also")
+
+
+class Searching:
+    """An index in line with the files, and the model by which it can be asked for meaning; ``why`` says what is missing for that."""
+
+    def __init__(self, call: Call, mode: str | None, seconds: float) -> None:
+        self.reading = Reading(call)
+        vault, self.warnings = self.reading.vault, self.reading.warnings
+        self.index = open_index(vault.index, vault.is_writable())
+        call.states.append(self.index)
+        self.root = find_root(vault, call.index_root or self.reading.state.text_setting("index-root"))
+        started = time.monotonic()
+        self.sweep = sweep(self.index, self.root, vault, call.clock(), call.tell)
+        self.index.put(swept=call.clock(), swept_ms=round((time.monotonic() - started) * 1000))
+        self.model, self.why = self._find_model(call, mode)
+        self._encoder: Encoder | None = None
+        self.pending = 0
+        if self.model:
+            join_vectors(self.index, self.model)
+            self.pending = fill(self.index, self.model, self.encoder, seconds, call.tell)
+        self.warnings += self.index.reasons
+        self.skipped = list_skipped(self.index)
+
+    def _find_model(self, call: Call, mode: str | None) -> tuple[Row | None, str | None]:
+        """Return the model to ask for meaning; None and the reason where that cannot be or is not wanted."""
+        if mode == "lexical":
+            return None, "as asked"
+        model, why = _find_meaning(call, self.index)
+        if why and mode:
+            raise Unsupported("missing-package", "--mode %s: %s" % (mode, why), "install it, or search by words alone: --mode lexical")
+        return model, why
+
+    def encoder(self) -> Encoder:
+        """Return the loaded model."""
+        self._encoder = self._encoder or load_encoder(self.model)  # type: ignore[arg-type]
+        return self._encoder
+
+    def about(self) -> Row:
+        """Return what each answer says of how it was made."""
+        return {"root": self.root, "pending": self.pending, "complete": not self.pending and not self.skipped, "why": self.why,
+                "skipped": self.skipped, "warnings": self.warnings}
+
+
+def _find_meaning(call: Call, index: Index) -> tuple[Row | None, str | None]:
+    """Return the model by which an index can be asked for meaning, or None and why it cannot."""
+    model = find_model(call.models, None)
+    why = "no model is there: model add FOLDER" if model is None else find_provider(model)[1] or load_sqlite_vec(index)
+    return (None, why) if why else (model, None)
+
+
+def _on_sound_index(do: Callable[[Call, Row], Result]) -> Callable[[Call, Row], Result]:
+    """Return a command that makes a damaged index anew, saying so, and is then carried out once more."""
+
+    @functools.wraps(do)
+    def command(call: Call, args: Row) -> Result:
+        try:
+            return do(call, args)
+        except sqlite3.DatabaseError as error:
+            index = next((one for one in call.states if isinstance(one, Index) and one.path != ":memory:"), None)
+            if index is None or index.is_sound():  # busy, or a full disk: not the index's fault
+                raise
+            call.warnings.append("the index was damaged (%s), and is made anew" % error)
+            call.close()
+            call.states.clear()
+            if args.get("status"):
+                raise Damaged("damaged", "%s: %s" % (index.path, error), "index makes it anew") from None
+            remove_cache(index.path)
+            return do(call, args)
+
+    return command
+
+
+@_on_sound_index
+def cmd_index(call: Call, args: Row) -> Result:
+    """Bring the search index in line with the files and make every vector; or say how it is, make it anew, or drop it."""
+    vault = call.vault()
+    if args["drop"] or args["rebuild"]:
+        there = os.path.lexists(vault.index)
+        remove_cache(vault.index)
+        if args["drop"]:
+            return {"dropped": there, "path": vault.index, "warnings": []}
+    before = _index_state(call, vault) if args["status"] else None
+    if before is not None:
+        return before
+    searching = Searching(call, None, float("inf"))
+    return {**searching.about(), **_counts(searching.index, searching.model), "sweep": searching.sweep}
+
+
+def _counts(index: Index, model: Row | None) -> Row:
+    return {"path": index.path, "files": index.count("SELECT count(*) FROM file WHERE skipped IS NULL"),
+            "chunks": index.count("SELECT count(*) FROM chunk"), "model": model and model["name"],
+            "faults": index.dicts("SELECT path, fault AS reason FROM file WHERE fault IS NOT NULL ORDER BY path")}
+
+
+def _index_state(call: Call, vault: Vault) -> Result:
+    """Return how the index is, without bringing it in line: what is stale or gone, when it was last swept, when something was indexed."""
+    state = Reading(call).state
+    index = open_index(vault.index, vault.is_writable(), keep=True) if os.path.exists(vault.index) else Index(":memory:")
+    call.states.append(index)
+    root = find_root(vault, call.index_root or state.text_setting("index-root"))
+    stale = find_stale(index, root, vault)
+    model, why = _find_meaning(call, index)
+    times = {name: format_at(int(value)) if value else None for name, value in ((n, index.get(n)) for n in ("swept", "indexed"))}
+    return {"root": root, **_counts(index, model), "why": why, "pending": count_pending(index, model) if model else 0,
+            **stale, "skipped": list_skipped(index), **times, "swept_ms": int(index.get("swept_ms") or 0),
+            "indexed_root": index.get("root"), "indexed_model": index.get("model"),
+            "size": os.path.getsize(vault.index) if os.path.exists(vault.index) else 0, "warnings": index.reasons}
+
+
+@_on_sound_index
+def cmd_search(call: Call, args: Row) -> Result:
+    """Return what answers a question, or each of many; NotFound where nothing does."""
+    if (args["question"] is not None) + (args["queries"] is not None) + args["suggest"] != 1:
+        raise Usage("usage", "search needs one of a QUESTION, --queries FILE and --suggest", "search --help")
+    if args["suggest"]:
+        searching = Searching(call, args["mode"], SEARCH_FILL_S)
+        return {"suggestions": _suggest(searching), **searching.about()}
+    questions = args["questions"] if args["question"] is None else [args["question"]]
+    most = parse_integer(args["most"], "--most", 1, 1000)
+    searching = Searching(call, args["mode"], SEARCH_FILL_S)
+    allowed = _find_allowed(searching, args)
+    answers = [_answer_question(searching, question, args["mode"], allowed, most, args["explain"]) for question in questions]
+    if not any(answer["hits"] for answer in answers):
+        asked = quote(questions[0]) if len(questions) == 1 else "any of %d questions" % len(questions)
+        raise NotFound("not-found", "nothing answers %s (%s)" % (asked, _made_by(searching, answers)), _wider(allowed))
+    return {**(answers[0] if args["queries"] is None else {"answers": answers}), **searching.about()}
+
+
+def _suggest(searching: Searching, newest: int = 2_000) -> list[Row]:
+    """Return what curating may look at: facts that say nearly the same or differ in a value, and notes that belong together unlinked."""
+    index, vectors = searching.index, searching.model is not None
+    suggestions = []
+    for score, one, other in find_similar(index, "note", vectors, newest):
+        what = "contradiction" if differs_in_value(one["text"], other["text"]) else "duplicate"
+        suggestions.append(_suggestion(what, score, one, other))
+    for score, one, other in find_similar(index, "free", True, newest) if vectors else ():
+        texts = index.db.execute("SELECT text FROM chunk c JOIN file f ON f.id=c.file WHERE f.path IN (?,?)", (one["path"], other["path"]))
+        names = [os.path.splitext(row["path"].rpartition("/")[2])[0] for row in (one, other)]
+        if not any(re.search(r"(?:\[\[|\]\()[^\])]*%s" % re.escape(name), text) for (text,) in texts for name in names):
+            suggestions.append(_suggestion("unlinked", score, one, other))
+    return sorted(suggestions, key=lambda s: (s["kind"] != "contradiction", -s["score"]))
+
+
+def _suggestion(kind: str, score: float, *rows: Row) -> Row:
+    pair = [{**{name: row[name] for name in ("path", "key", "ref", "trust")}, "text": row["text"].split("\n")[0]} for row in rows]
+    return {"kind": kind, "score": round(score, 3), "pair": pair}
+
+
+@_on_sound_index
+def cmd_maintain(call: Call, args: Row) -> Result:
+    """Return the curation brief with what may be said twice, or record with ``mark`` that entries up to here are curated."""
+    result = maintain(call, args)
+    if "mark" in result:
+        return result
+    searching = Searching(call, None, 0.0)
+    return {**result, "suggestions": [s for s in _suggest(searching, _SUGGESTED_NEWEST) if s["kind"] != "unlinked"][:10]}
+
+
+#: Facts that `maintain` compares with all others: the newest.
+_SUGGESTED_NEWEST = 100
+
+
+def _made_by(searching: Searching, answers: list[Row]) -> str:
+    """Return in words by which mode was searched, and what was left out."""
+    left = [searching.why] if searching.why and searching.why != "as asked" else []
+    left += ["%d texts have no vector yet" % searching.pending] if searching.pending else []
+    left += ["%d files were skipped" % len(searching.skipped)] if searching.skipped else []
+    return "; ".join([answers[0]["mode"] if answers else "no question", *left])
+
+
+def _wider(allowed: set[int] | None) -> str:
+    return "ask in other words" if allowed is None else "ask without the filters: %d chunks pass them" % len(allowed)
+
+
+def _find_allowed(searching: Searching, args: Row) -> set[int] | None:
+    """Return the chunks that pass the filters, or None where there is no filter."""
+    where, values = [], []
+    kind = "note" if args["current"] else args["kind"]
+    if args["current"] and args["kind"] not in (None, "note"):
+        raise Usage("usage", "--current is --in note: they exclude another --in", "leave one away")
+    for name, value in (("kind", kind), ("source", args["source"]), ("trust", args["trust"])):
+        if value:
+            where.append("c.%s=?" % name)
+            values.append(value)
+    if args["key"] is not None:
+        where.append("c.key>=? AND c.key<?")
+        key = parse_line(args["key"], "--key", 80)
+        values += [key, key + "\x7f"]
+    if args["since"] is not None:
+        where.append("c.at>=?")
+        values.append(parse_date(args["since"], "--since"))
+    for tag in args["tags"] or ():
+        where.append("instr(f.tags, ?)")
+        values.append(" %s " % parse_line(tag.lstrip("#"), "--tag").lower())
+    wanted = []
+    for pair in args["properties"] or ():
+        name, sign, value = pair.partition("=")
+        if not sign:
+            raise Usage("usage", "--property: %s is not NAME=VALUE" % quote(pair), "--property status=active")
+        wanted.append((name, value))
+    if not where and not wanted:
+        return None
+    sql = "SELECT c.id, f.properties FROM chunk c JOIN file f ON f.id=c.file WHERE %s" % " AND ".join(where or ["1"])
+    rows = searching.index.db.execute(sql, values)
+    return {number for number, properties in rows if not wanted or _has_properties(json.loads(properties), wanted)}
+
+
+def _has_properties(properties: Row, wanted: list[tuple[str, str]]) -> bool:
+    def said(name: str) -> list[str]:
+        value = properties.get(name, [])
+        return [str(v).lower() for v in (value if isinstance(value, list) else [value])]
+
+    return all(value.lower() in said(name) for name, value in wanted)
+
+
+def _answer_question(searching: Searching, question: str, mode: str | None, allowed: set[int] | None, most: int, explain: bool) -> Row:
+    """Return one answer: its hits in order, and by which mode they were found."""
+    question = question.encode("utf-8", "replace").decode("utf-8")
+    index = searching.index
+    by_meaning = searching.model and mode != "lexical" and question.strip()
+    vector = searching.encoder().encode([question], question=True)[0] if by_meaning else None
+    found = search_chunks(index, question, vector, mode != "vector", allowed, most)
+    hits = find_hits(index, found, most)
+    state = searching.reading.state
+    rows = []
+    for row in hits:
+        hit = {name: row[name] for name in _HIT_FIELDS}
+        hit.update(score=round(found.scores[row["id"]], 3), snippet=snippet(index, found, row), status=_status_of(state, row))
+        parts = {name: None if part is None else round(part, 3) for name, part in found.parts[row["id"]].items()}
+        rows.append(dict(hit, explain=parts) if explain else hit)
+    return {"question": question, "mode": "lexical" if vector is None else mode or "hybrid", "hits": rows}
+
+
+def _status_of(state: State, row: Row) -> str:
+    """Return what a hit is now: current, contested, expired, closed, replaced on DATE by ID, an entry, or the owner's note."""
+    if row["kind"] in ("free", "journal"):
+        return "entry" if row["kind"] == "journal" else "free"
+    door = state.door(row["key"])
+    claim = state.find_claim(row["ref"]) if row["ref"] and is_id(row["ref"], "PS") else None
+    subject = state.subject(row["key"])
+    if claim is None or claim.id in [c.id for c in subject.frontier]:
+        if door is None:
+            return "closed"
+        standing = claim is None or claim.id == subject.current.id
+        return "contested" if door["handle"] else "expired" if door["expired"] else "current" if standing else "outranked"
+    child = state.replaced_by(claim.id)
+    return "replaced on %s by %s" % (child.made[:10], child.id) if child and child.made else claim.outcome
+
+
+@_on_sound_index
+def cmd_eval(call: Call, args: Row) -> Result:
+    """Return how well a file of questions with known answers is answered, by mode and by each other field of its lines."""
+    cases = [_parse_case(n, line) for n, line in enumerate(args["lines"], 1) if line.strip()]
+    if not cases:
+        raise Usage("usage", "eval: the file holds no question", 'a line is {"q": "...", "answers": ["path or ref"]}')
+    modes = MODES if args["mode"] == "all" else (args["mode"],) if args["mode"] else (None,)
+    searching = Searching(call, None, float("inf"))
+    if not searching.model:
+        if args["mode"] not in (None, "lexical", "all"):
+            raise Unsupported("missing-package", "--mode %s: %s" % (args["mode"], searching.why), "install it, or --mode lexical")
+        modes = ("lexical",)
+    allowed = _find_allowed(searching, args)
+    runs = []
+    for mode in modes:
+        judged = [_judge_case(searching, case, mode, allowed) for case in cases]
+        name = "lexical" if not searching.model else mode or "hybrid"
+        groups = {"all": judged}
+        for case, row in zip(cases, judged):
+            for field, value in sorted(case.items()):
+                if field not in ("q", "answers"):
+                    groups.setdefault("%s=%s" % (field, value), []).append(row)
+        runs += [{"mode": name, "group": group, "questions": len(rows), **_measure(rows)} for group, rows in groups.items()]
+    result = {"runs": runs, "model": searching.model and searching.model["name"], "change": [], **searching.about()}
+    if args["save"]:
+        result["change"] = _save_eval(searching.reading.vault, sha256(json.dumps(cases, sort_keys=True)), runs, format_at(call.clock()))
+    return result
+
+
+def _parse_case(number: int, line: str) -> Row:
+    try:
+        case = json.loads(line)
+    except (ValueError, RecursionError):
+        case = None
+    if not isinstance(case, dict) or not isinstance(case.get("q"), str) or not _is_answers(case.get("answers")):
+        raise Usage("bad-json", 'line %d is not {"q": "...", "answers": ["path or ref"]}' % number, "correct the line", line=number)
+    return case
+
+
+def _is_answers(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def _judge_case(searching: Searching, case: Row, mode: str | None, allowed: set[int] | None) -> Row:
+    """Return how one question was answered: by place, which answers were found, whether it was confidently wrong, and at what cost."""
+    started = time.monotonic()
+    hits = _answer_question(searching, case["q"], mode, allowed, 10, False)["hits"]
+    took = (time.monotonic() - started) * 1000
+    wanted = set(case["answers"])
+    found = [wanted & {hit["path"], hit["ref"], hit["outside"], hit["key"]} for hit in hits]
+    place = next((n for n, one in enumerate(found, 1) if one), None)
+    scores = [hit["score"] for hit in hits]
+    far_ahead = len(scores) > 2 and scores[0] - scores[1] > scores[1] - scores[-1]
+    return {"place": place, "recall5": len(set().union(*found[:5])) / len(wanted), "recall10": len(set().union(*found)) / len(wanted),
+            "wrong": far_ahead and place != 1, "tokens": sum(len(hit["snippet"]) for hit in hits[:5]) / 4, "ms": took}
+
+
+def _measure(rows: list[Row]) -> Row:
+    """Return the means over judged questions, and the median time in milliseconds."""
+
+    def mean(values: Iterable[float]) -> float:
+        return round(sum(values) / len(rows), 4)
+
+    return {**{"hit%d" % n: mean((row["place"] or 11) <= n for row in rows) for n in (1, 5, 10)},
+            "recall5": mean(row["recall5"] for row in rows), "recall10": mean(row["recall10"] for row in rows),
+            "mrr10": mean(1 / row["place"] if row["place"] else 0 for row in rows), "wrong": mean(row["wrong"] for row in rows),
+            "tokens5": mean(row["tokens"] for row in rows), "p50_ms": round(sorted(row["ms"] for row in rows)[len(rows) // 2], 1)}
+
+
+def _save_eval(vault: Vault, name: str, runs: list[Row], at: str) -> list[Row]:
+    """Keep a run in this machine's history, and return how it differs from the last one of the same questions."""
+    path = os.path.join(vault.local, "eval.jsonl")
+    before: dict[tuple[str, str], Row] = {}
+    for line in read_file(path).decode("utf-8").split("\n") if os.path.isfile(path) else ():
+        kept = json.loads(line) if line else {}
+        if kept.get("file") == name:
+            before.update({(run["mode"], run["group"]): run for run in kept["runs"]})
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps({"at": at, "file": name, "runs": runs}, sort_keys=True) + "\n")
+    names = ("hit1", "hit5", "hit10", "recall5", "recall10", "mrr10", "wrong")
+    return [{"mode": run["mode"], "group": run["group"], **{n: round(run[n] - before[run["mode"], run["group"]][n], 4) for n in names}}
+            for run in runs if (run["mode"], run["group"]) in before]
+
+
+def cmd_model(call: Call, args: Row) -> Result:
+    """List the models of this machine, or add, use or remove one."""
+    do, name = args["do"] or "list", args["name"]
+    if (do == "list") != (name is None):
+        raise Usage("usage", "model %s %s" % (do, "takes no name" if name else "needs a name"), "model --help")
+    if do == "add":
+        return _add_model(call, name, args)
+    if do == "list":
+        used = find_model(call.models, None)
+        rows = [{**{n: m[n] for n in ("name", "source", "dims", "length", "precision", "agreement", "fingerprint")},
+                 "provider": find_provider(m)[0], "missing": find_provider(m)[1] or None, "used": bool(used and used["name"] == m["name"])}
+                for m in list_models(call.models)]
+        return {"folder": call.models, "models": rows, "warnings": []}
+    if not is_word(name, MODEL_NAME_PATTERN, 80) or find_model(call.models, name) is None:
+        raise NotFound("not-found", "no model %s in %s" % (quote(name), call.models), "model lists them")
+    if do == "use":
+        use_model(call.models, name)
+    else:
+        remove_model(call.models, name)
+    return {"folder": call.models, do: name, "warnings": []}
+
+
+def _add_model(call: Call, what: str, args: Row) -> Result:
+    """Make a model folder, or one of the hub by name, usable here, exported once where that can be."""
+    folder = os.path.join(call.folder, what)
+    is_folder = os.path.isdir(folder)
+    name = args["as"] or os.path.basename(os.path.realpath(folder) if is_folder else what)
+    parse_word(name, MODEL_NAME_PATTERN, 80, "--as")
+    if find_model(call.models, name):
+        raise Refused("bad-value", "a model %s is there already" % name, "model remove %s, or give another name with --as" % name)
+    source = os.path.realpath(folder) if is_folder else fetch_model(what, args["download"])
+    row = add_model(call.models, name, source, "int8" if args["int8"] else "float32")
+    if not os.path.isfile(os.path.join(call.models, "in-use")):
+        use_model(call.models, name)
+    provider, missing = find_provider(row)
+    return {"folder": call.models, "add": name, "provider": provider, "agreement": row["agreement"], "fingerprint": row["fingerprint"],
+            "warnings": [missing] if missing else []}
+
+
+# == CLI == one command table; parsing, printing, exit status == 720 ==
 
 Command = namedtuple("Command", "name help run say args")
 
@@ -4586,6 +6316,7 @@ def _say_maintain(r: Result) -> None:
             print("%s: %s" % (name, ", ".join("%s (%s)" % (row["key"], row[what][:10]) for row in r[name])))
     if not r["past"] and not r["overflow"]:
         print("within every limit")
+    _say_suggestions(r["suggestions"])
     for run in r["open_long"]:
         print("open for over a day: %(run)s %(actor)s since %(since)s; recover-run closes it" % run)
 
@@ -4614,6 +6345,90 @@ def _say_rebuild(r: Result) -> None:
     print("%d records folded in %d ms, %d views rendered in %d ms" % (r["records"], r["fold_ms"], r["views"], r["views_ms"]))
 
 
+def _hit_line(h: Row) -> str:
+    said = [h["status"], *(h[name] for name in ("trust", "source", "actor", "ref", "outside") if h[name])]
+    where = "%s:%d-%d" % (h["path"], h["first"], h["last"])
+    return "%s%s  (%s)  %.2f" % (where, "  " + h["trail"] if h["trail"] else "", ", ".join(said), h["score"])
+
+
+def _say_answer(r: Row) -> None:
+    for n, h in enumerate(r["hits"], 1):
+        print(printable("%d. %s" % (n, _hit_line(h))))
+        print(printable("   " + h["snippet"]))
+        if "explain" in h:
+            print("   " + ", ".join("%s %s" % item for item in sorted(h["explain"].items())))
+        if h["also"]:
+            print(printable("   also: " + ", ".join("%s:%d-%d" % (a["path"], a["first"], a["last"]) for a in h["also"])))
+    if not r["hits"]:
+        print("nothing found")
+
+
+def _say_suggestions(suggestions: list[Row]) -> None:
+    for row in suggestions:
+        print(printable("%s? %.2f" % (row["kind"], row["score"])))
+        for one in row["pair"]:
+            print(printable("   %s: %s" % (one["key"] or one["path"], one["text"])) + "  (confirmed)" * (one["trust"] == "confirmed"))
+
+
+def _say_search(r: Result) -> None:
+    if "suggestions" in r:
+        _say_suggestions(r["suggestions"])
+        print("%d suggestions; what holds of them is proposed as any change is" % len(r["suggestions"]))
+        return
+    for answer in r.get("answers", [r]):
+        if "answers" in r:
+            print(printable("? " + answer["question"]))
+        _say_answer(answer)
+    mode = r["answers"][0]["mode"] if "answers" in r else r["mode"]
+    print("%s%s" % (mode, ": " + r["why"] if r["why"] and r["why"] != "as asked" else ""))
+    _say_incomplete(r)
+
+
+def _say_incomplete(r: Result) -> None:
+    if r["pending"]:
+        print("%d texts have no vector yet: index makes them" % r["pending"])
+    for row in r["skipped"]:
+        print(printable("skipped: %(path)s %(reason)s" % row))
+
+
+def _say_index(r: Result) -> None:
+    if "dropped" in r:
+        print("%s %s" % (r["path"], "is removed; the next search or index makes it again" if r["dropped"] else "was not there"))
+        return
+    print("%s: %d files, %d chunks under %s" % (r["path"], r["files"], r["chunks"], r["root"]))
+    print("model %s" % r["model"] if not r["why"] else "words only: " + r["why"])
+    if "sweep" in r:
+        print("%(files)d files looked at, %(changed)d changed, %(gone)d gone" % r["sweep"])
+    else:
+        print("last swept %s in %d ms, last indexed %s; %d bytes" % (
+            r["swept"] or "never", r["swept_ms"], r["indexed"] or "never", r["size"]))
+        for name in ("stale", "gone"):
+            print("%s: %d" % (name, len(r[name])))
+    _say_incomplete(r)
+    for row in r["faults"]:
+        print(printable("%(path)s: %(reason)s; it is read as text" % row))
+
+
+def _say_eval(r: Result) -> None:
+    names = ("hit1", "hit5", "hit10", "recall5", "recall10", "mrr10", "wrong", "tokens5", "p50_ms")
+    print("| mode | group | questions | %s |\n|---|---|---:|%s" % (" | ".join(names), "---:|" * len(names)))
+    for row in (*r["runs"], *(dict(c, mode="change of " + c["mode"], questions="") for c in r["change"])):
+        figures = " | ".join("%.3f" % row[n] if n in row else "" for n in names)
+        print("| %s | %s | %s | %s |" % (row["mode"], row["group"], row["questions"], figures))
+    _say_incomplete(r)
+
+
+def _say_model(r: Result) -> None:
+    for row in r.get("models", ()):
+        print("%s%s  %d numbers, %d tokens, %s, %s" % (
+            "* " if row["used"] else "  ", row["name"], row["dims"], row["length"], row["precision"], row["provider"] or row["missing"]))
+    for name, what in (("add", "is added"), ("use", "is used from now on"), ("remove", "is removed; its source stays")):
+        if name in r:
+            print("%s %s" % (r[name], what))
+    if "models" in r and not r["models"]:
+        print("no model is in %s; add one: model add FOLDER, or model add %s --download" % (r["folder"], DEFAULT_MODEL))
+
+
 def _say_withdraw(r: Result) -> None:
     print("%s withdrawn (%s)" % (r["withdrawn"], r["key"]))
 
@@ -4626,6 +6441,14 @@ _RUN = _arg("--run", required=True, metavar="R", help="the run's handle, from st
 _OWNER = _arg("--human-approved", action="store_true", help="attest that the owner chose this")
 _SUMMARY = _arg("--summary", required=True, metavar="T", help="what was done and what is left")
 _NUMBER = {"type": int, "metavar": "N"}
+#: Filters of `search` and `eval`.
+_FILTERS = (
+    _arg("--current", action="store_true", help="current facts alone"),
+    _arg("--in", dest="kind", choices=HIT_KINDS, help="what a hit may be"),
+    _arg("--property", action="append", dest="properties", metavar="NAME=VALUE", help="of the frontmatter; repeatable"),
+    _arg("--tag", action="append", dest="tags", metavar="T", help="repeatable"),
+    _arg("--key", metavar="PREFIX", help="of subjects whose keys begin so"), _arg("--since", metavar="DATE", help="from a day on"),
+    _arg("--source", choices=SOURCES, help="who says so"), _arg("--trust", choices=TRUSTS, help="how far it is trusted"))
 COMMANDS = (
     Command("init", "make a vault", cmd_init, _say_init, (
         _arg("dir", nargs="?", metavar="DIR", help="where; default memory"),
@@ -4676,8 +6499,8 @@ COMMANDS = (
         _RUN, _arg("file", metavar="FILE", help="the file; - reads standard input"),
         _arg("--atomic", action="store_true", help="all or nothing"))),
     Command("config", "the settings, or a new value of one", cmd_config, _say_config, (
-        _arg("key", nargs="?", metavar="KEY", help=", ".join(SETTINGS)),
-        _arg("value", nargs="?", metavar="VALUE", help="an integer"), _OWNER)),
+        _arg("key", nargs="?", metavar="KEY", help=", ".join((*SETTINGS, *TEXT_SETTINGS))),
+        _arg("value", nargs="?", metavar="VALUE", help="an integer; of index-root a folder"), _OWNER)),
     Command("status", "where the vault is, and its counts", cmd_status, _say_status, ()),
     Command("log", "the latest events", cmd_log, _say_log, (
         _arg("--run", metavar="R", help="of one run"), _arg("--since", metavar="DATE", help="from a day on"),
@@ -4687,6 +6510,27 @@ COMMANDS = (
         _arg("--view", action="store_true", help="MEMORY.md as it was then"))),
     Command("history", "a subject's earlier values", cmd_history, _say_history, (
         _arg("key", metavar="KEY", help="the subject"), _arg("--page", help="default the last", **_NUMBER))),
+    Command("search", "find by words and by meaning in the whole vault", cmd_search, _say_search, (
+        _arg("question", nargs="?", metavar="QUESTION", help="in any words, of any language"),
+        _arg("--queries", metavar="FILE", help="a question a line; - reads standard input"),
+        _arg("--suggest", action="store_true", help="no question: what may be said twice, or in two ways"),
+        _arg("--most", default=10, help="hits; default 10", **_NUMBER),
+        _arg("--mode", choices=MODES, help="default hybrid where vectors can be had, else lexical"), *_FILTERS,
+        _arg("--explain", action="store_true", help="with the parts of each score"))),
+    Command("index", "bring the search index in line", cmd_index, _say_index, (
+        _arg("--status", action="store_true", help="say how it is, and change nothing"),
+        _arg("--rebuild", action="store_true", help="make it and every vector anew"),
+        _arg("--drop", action="store_true", help="remove it: it comes back from the files"))),
+    Command("eval", "how well questions with known answers are answered", cmd_eval, _say_eval, (
+        _arg("file", metavar="FILE", help='lines of {"q", "answers": [paths or refs]}; - reads standard input'),
+        _arg("--mode", choices=(*MODES, "all"), help="default as search; all compares them"), *_FILTERS,
+        _arg("--save", action="store_true", help="keep the figures here and show what changed"))),
+    Command("model", "the models of this machine", cmd_model, _say_model, (
+        _arg("do", nargs="?", choices=("list", "add", "use", "remove"), metavar="DO", help="list, add, use, remove"),
+        _arg("name", nargs="?", metavar="NAME", help="a name; of add also a folder"),
+        _arg("--as", metavar="NAME", help="add: what to call it"),
+        _arg("--download", action="store_true", help="add: fetch it from its hub if it is not here"),
+        _arg("--int8", action="store_true", help="add: export smaller and faster weights, less exact"))),
     Command("maintain", "the curation brief", cmd_maintain, _say_maintain, (
         _arg("--check", action="store_true", help="exit 4 past a limit"),
         _arg("--mark", action="store_true", help="record that entries up to here are curated"),
@@ -4777,6 +6621,10 @@ def _parse(command: Any, words: list[str]) -> Row:
         args["evidence"] = (args["evidence"] or []) + measured or None
     if command.name == "apply":
         args["lines"] = _read_text(args["file"], args["file"]).split("\n")
+    if command.name == "eval":
+        args["lines"] = _read_text(args["file"], args["file"]).split("\n")
+    if command.name == "search" and args["queries"] is not None:
+        args["questions"] = [line for line in _read_text(args["queries"], args["queries"]).split("\n") if line.strip()]
     if command.name == "doctor" and args["json"] and args["github"]:
         raise Usage("usage", "doctor: --json and --github exclude each other", "choose one")
     return args
@@ -4810,6 +6658,8 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         args = _parse(command, rest)
         call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, _folder(),
                     clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"])
+        call.models, call.index_root = _models_folder(), os.environ.get("MUNIMENT_INDEX_ROOT") or None
+        call.tell = _teller(as_json)
         if command.run is None:
             return _demo(args["dir"], as_json)
         try:
@@ -4826,7 +6676,30 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         path = error.filename if isinstance(error.filename, str) else "the vault"
         return _fail(FilesystemRefused("filesystem", "%s: %s" % (path, error.strerror or error), _ROOM, path=path), as_json)
     except sqlite3.DatabaseError as error:
-        return _fail(FilesystemRefused("filesystem", "the cache state.sqlite: %s" % error, _ROOM), as_json)
+        return _fail(FilesystemRefused("filesystem", "a database in the vault's local/: %s" % error, _ROOM), as_json)
+
+
+def _models_folder() -> str:
+    """Return where this machine keeps its models."""
+    base = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_DATA_HOME")
+    return os.environ.get("MUNIMENT_MODELS") or os.path.join(base or os.path.expanduser("~/.local/share"), "muniment", "models")
+
+
+def _teller(as_json: bool) -> Callable[[str, int, int], None]:
+    """Return what shows the progress of long work, on a terminal."""
+    started, last = time.monotonic(), [0.0]
+
+    def tell(what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if as_json or sys.stderr is None or not sys.stderr.isatty() or (now - last[0] < 0.2 and done < total):
+            return
+        last[0] = now
+        pace = done / max(now - started, 0.001)
+        left = ", %d s left" % ((total - done) / max(pace, 0.001)) if total else ""
+        print("\r\033[K%s: %d%s, %.0f a second%s" % (what, done, " of %d" % total if total else "", pace, left),
+              end="" if done < total else "\n", file=sys.stderr, flush=True)
+
+    return tell
 
 
 def _folder() -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 #: The packages that the engine uses where they are installed.
-OPTIONAL = ("portalocker", "jsonschema")
+OPTIONAL = ("portalocker", "jsonschema", "sqlite_vec")
 ROOT = str(Path(__file__).resolve().parent.parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)  # `import engine` is the checkout's
+importlib.import_module("scratch")  # it clears the environment
 
 
 def pytest_configure() -> None:

@@ -15,6 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # also where a test file is run as a script
 engine = importlib.import_module("engine")
+# What this machine has set, or which models it has, is nothing to a test.
+for name in ("MUNIMENT_VAULT", "MUNIMENT_INDEX_ROOT"):
+    os.environ.pop(name, None)
+os.environ["MUNIMENT_MODELS"] = os.devnull
 
 #: The version that pinned bytes carry, whatever the engine's own is by now.
 PINNED_VERSION = "0.1.0"
@@ -55,7 +59,6 @@ class Scratch:
         """Give one command; return (exit status, standard output, standard error)."""
         self.now_ms += 1000
         out, err, before = io.StringIO(), io.StringIO(), (Path.cwd(), sys.stdin, engine.VERSION)
-        named = os.environ.pop("MUNIMENT_VAULT", None)
         try:
             os.chdir(self.folder)
             sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
@@ -65,8 +68,6 @@ class Scratch:
         finally:
             os.chdir(before[0])
             sys.stdin, engine.VERSION = before[1:]
-            if named is not None:
-                os.environ["MUNIMENT_VAULT"] = named
         return status, self._named(out.getvalue()), self._named(err.getvalue())
 
     def ok(self, *words, stdin=b""):

@@ -174,6 +174,7 @@ def test_settings_are_those_of_the_table():
     """Each setting stands in section 9 with its default and bounds."""
     table = {words(name)[0]: tuple(map(int, numbers)) for name, *numbers, _ in rows(section("9. Settings"))}
     assert table == engine.SETTINGS
+    assert all("`%s`" % name in section("9. Settings") for name in engine.TEXT_SETTINGS)
 
 
 def test_kinds_and_their_fields_are_those_of_the_table():
@@ -226,7 +227,8 @@ def test_limits_are_documented():
     numbers = {int(number.replace(",", "")) for cell in said for number in re.findall(r"[0-9][0-9,]*", cell)}
     assert numbers == {
         engine.LINE_BYTES_MAX, engine.JSON_DEPTH_MAX, engine.TEXT_MAX, engine.JOURNAL_MAX, engine.SUMMARY_MAX, engine.DETAIL_BYTES_MAX,
-        engine.LIST_MAX, engine.TAGS_MAX, engine.PAGE_ITEMS, engine.BRIEF_MAX, engine.BATCH_OPERATIONS}
+        engine.LIST_MAX, engine.TAGS_MAX, engine.PAGE_ITEMS, engine.BRIEF_MAX, engine.BATCH_OPERATIONS, engine.INDEXED_BYTES_MAX,
+        engine.CHUNK_CHARS_MAX, engine.TERMS_MAX}
     assert "from -%d to %d" % (engine.INTEGER_MAX, engine.INTEGER_MAX) in PROTOCOL
     assert engine.TAG_LETTERS in PROTOCOL
 

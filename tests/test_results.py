@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 import scratch
@@ -95,6 +96,7 @@ def day(tmp_path_factory, check):
     vault("recover-run", "--run", codex, "--summary", "Lost.", exit_status=3)
     vault("recover-run", "--run", codex, "--summary", "Lost.", "--human-approved")
     vault("close", "--outcome", "fail", "--summary", "x", exit_status=3)
+    search(vault)
     ended(vault)
     return vault
 
@@ -176,6 +178,37 @@ def read(vault, codex):
         vault("show", what)
     vault("show", "V99-k7qdm2xw", exit_status=5)
     vault("status")
+
+
+def search(vault):
+    """Ask the index, and of the index and its models, in every way."""
+    vault("search", "what is next", "--explain")
+    vault("search", "--queries", "-", stdin=b"What is next?\nNothing of the kind\n")
+    vault("search", "zzzzzzzz", exit_status=5)
+    vault("search", exit_status=2)
+    vault("search", "--suggest")
+    vault("search", "x", "--mode", "hybrid", exit_status=8)
+    (vault.folder / "memory" / "mine.md").write_bytes(b"---\na: [\nb\n---\n\xc3\xa4")
+    (vault.folder / "memory" / "none.md").write_bytes(b"\xff")
+    vault("index")
+    vault("index", "--status")
+    vault("index", "--drop")
+    vault("eval", "-", stdin=b'{"q": "next", "answers": ["shop.next"], "style": "word"}\n')
+    for _ in range(2):
+        vault("eval", "-", "--mode", "lexical", "--save", stdin=b'{"q": "next", "answers": ["shop.next"]}\n')
+    vault("eval", "-", exit_status=2)
+    model = vault.folder / "tiny"
+    model.mkdir()
+    for name, text in (("config.json", '{"hidden_size": 8}'), ("tokenizer.json", "{}"), ("model.onnx", "")):
+        (model / name).write_text(text)
+    os.environ["MUNIMENT_MODELS"] = str(vault.folder / "models")
+    vault("model", "add", "tiny")
+    vault("model", "add", "tiny", exit_status=3)
+    vault("model")
+    vault("model", "use", "tiny")
+    vault("model", "remove", "tiny")
+    vault("model", "remove", "tiny", exit_status=5)
+    os.environ["MUNIMENT_MODELS"] = os.devnull
 
 
 def ended(vault):

@@ -20,6 +20,7 @@ import pytest
 ENGINE = Path(__file__).resolve().parent.parent / "engine.py"
 
 HEADER = "header"
+_STATE = ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS", "VAULT", "LOCK", "LEDGER", "CACHE")
 #: Each room, in order, with the rooms that it may use beside itself and the header.
 ROOMS = {
     HEADER: (),
@@ -32,13 +33,18 @@ ROOMS = {
     "LOCK": ("ERRORS", "VAULT"),
     "LEDGER": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS", "VAULT", "LOCK"),
     "CACHE": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS", "VAULT", "LOCK", "LEDGER"),
-    "COMMANDS": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS", "VAULT", "LOCK", "LEDGER", "CACHE"),
-    "CLI": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS", "VAULT", "LOCK", "LEDGER", "CACHE", "COMMANDS"),
+    "CHUNKS": ("ERRORS", "GRAMMAR", "VIEWS"),
+    "EMBEDDING": ("ERRORS", "GRAMMAR", "RECORDS", "VAULT"),
+    "INDEX": ("ERRORS", "GRAMMAR", "VIEWS", "VAULT", "CACHE", "CHUNKS", "EMBEDDING"),
+    "RANKING": ("GRAMMAR", "CHUNKS", "INDEX"),
+    "COMMANDS": (*_STATE, "INDEX"),
+    "FINDING": (*_STATE, "CHUNKS", "EMBEDDING", "INDEX", "RANKING", "COMMANDS"),
+    "CLI": (*_STATE, "EMBEDDING", "FINDING", "COMMANDS"),
 }
 #: Rooms above the waterline: no disk, clock, chance or environment.
 PURE = ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS")
 #: The header has no banner, so its budget stands here.
-HEADER_LINES_MAX = 90
+HEADER_LINES_MAX = 100
 FUNCTION_LINES_MAX = 60
 
 BANNER = re.compile(r"# == (?P<name>[A-Z]+) == (?P<duty>\S.*\S) == (?P<budget>[0-9]+) ==")
@@ -80,7 +86,9 @@ DEAR = (
 #: What a cheap module loads by itself, on some version of Python.
 BROUGHT = {"sqlite3": {"datetime"}}
 #: Packages outside the standard library, each imported only by the command that uses it.
-PACKAGES = frozenset({"jsonschema", "portalocker", "referencing"})
+PACKAGES = frozenset(
+    "huggingface_hub jsonschema numpy onnxruntime portalocker referencing sentence_transformers tokenizers torch".split()
+)
 
 #: Calls that change the disk.
 DISK_WRITES = frozenset(
@@ -406,7 +414,8 @@ def check_dynamic(module):
         if name in DYNAMIC and name not in module.bound:
             yield "line %d: %s" % (line, name)
     for node in module.nodes(ast.Import, ast.ImportFrom):
-        if "importlib" in roots_of(node):
+        looks = isinstance(node, ast.ImportFrom) and node.module == "importlib.util" and [n.name for n in node.names] == ["find_spec"]
+        if "importlib" in roots_of(node) and not looks:
             yield "line %d: importlib" % node.lineno
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             yield "line %d: import *" % node.lineno
@@ -539,7 +548,10 @@ def check_imports(module):
 
 
 def check_optional(module):
-    """An optional package is imported inside a `try` that catches its absence."""
+    """An optional package is imported inside a `try` that catches its absence.
+
+    EMBEDDING looks for its packages before any of them is imported (`find_provider`): tests/cli/test_search.py hides each.
+    """
     absent = ("ImportError", "ModuleNotFoundError")
     guarded = {
         id(inner)
@@ -549,6 +561,8 @@ def check_optional(module):
         for inner in ast.walk(statement)
     }
     for node in module.nodes(ast.Import, ast.ImportFrom):
+        if module.room_of_line[node.lineno] == "EMBEDDING":
+            continue
         if set(roots_of(node)) & PACKAGES and id(node) not in guarded and id(node) not in module.typing_only:
             yield "line %d: %s may be missing" % (node.lineno, ", ".join(roots_of(node)))
 
@@ -659,11 +673,26 @@ def _encode(records):
 # == CACHE == its duty == 40 ==
 def catch_up(held, vault):
     return replay(vault)
+# == CHUNKS == its duty == 40 ==
+def read_page(text):
+    return text
+# == EMBEDDING == its duty == 40 ==
+def encode(text):
+    return text
+# == INDEX == its duty == 40 ==
+def sweep(text):
+    return encode(read_page(text))
+# == RANKING == its duty == 40 ==
+def rank_chunks(text):
+    return sweep(text)
 # == COMMANDS == its duty == 40 ==
 def cmd_start(vault):
     held = hold(vault)
     append(vault, held, ())
     return render_note(catch_up(held, vault))
+# == FINDING == its duty == 40 ==
+def cmd_search(vault):
+    return rank_chunks(vault)
 # == CLI == its duty == 40 ==
 def run():
     print(cmd_start(os.environ["HOME"]))
@@ -689,7 +718,7 @@ PLANTED = [
     ("check_banners", "VIEWS", "# == Tools == misspelt == 10 =="),
     ("check_banners", "VIEWS", "# == TOOLS == without a budget =="),
     ("check_budgets", "GRAMMAR", "\n" * 40),
-    ("check_budgets", HEADER, "\n" * 90),
+    ("check_budgets", HEADER, "\n" * 100),
     ("check_functions", "CLI", "def long():\n" + "    pass\n" * 60),
     ("check_functions", "CLI", "class C:\n    def long(self):\n" + "        pass\n" * 60),
     ("check_directions", "GRAMMAR", "def f():\n    return sha256(b'')"),

@@ -13,7 +13,7 @@ def test_all(cli, engine):
     reply = cli("config")
     assert reply.status == 0
     assert set(reply.data) == {"settings", "warnings"}
-    assert reply["settings"] == {name: default for name, (default, _, _) in engine.SETTINGS.items()}
+    assert reply["settings"] == {**{name: default for name, (default, _, _) in engine.SETTINGS.items()}, "index-root": "."}
     assert {name: reply["settings"][name] for name in SETTINGS} == {name: default for name, (default, _, _) in SETTINGS.items()}
     assert cli("config", plain=True).out.count("\n") == len(reply["settings"])
 
@@ -84,3 +84,14 @@ def test_byte_ceiling(project):
         project.fact(run, f"a.n{n}", "é" * 250)
     data = (project.vault / "MEMORY.md").read_bytes()
     assert 3_000 < len(data) <= 4_096
+
+
+def test_index_root(cli, project):
+    """The one setting that is text names a folder that is there, from the vault's root; a dot is the default."""
+    (project.folder / "docs").mkdir()
+    assert cli("config", "index-root", "../nowhere", "--human-approved").code == (3, "bad-value")
+    assert cli("config", "index-root", "a\nb", "--human-approved").code == (3, "bad-text")
+    assert cli("config", "index-root", "../docs", "--human-approved")["settings"] == {"index-root": "../docs"}
+    assert cli("config", "index-root")["settings"] == {"index-root": "../docs"}
+    assert cli("config", "index-root", ".", "--human-approved")["settings"] == {"index-root": "."}
+    assert [body["value"] for _, body in project.records("setting")] == ["../docs", "."]

@@ -24,6 +24,7 @@ def test_fresh(cli):
         "expired",
         "unverified",
         "open_long",
+        "suggestions",
         "warnings",
     }
     assert (

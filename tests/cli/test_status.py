@@ -82,12 +82,12 @@ def test_human_output(cli, project):
     ],
 )
 def test_reading_changes_nothing(call, project, command):
-    """A reading command leaves every byte of the vault as it is."""
+    """A reading command leaves every byte of the vault as it is, but for the search index that `maintain` asks."""
     project.fact(project.start(), "a.b")
     call("status")
     before = project.tree()
     assert call(*command).status == 0
-    assert project.tree() == before
+    assert {path: data for path, data in project.tree().items() if "index.sqlite" not in str(path)} == before
 
 
 @pytest.mark.parametrize(
