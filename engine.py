@@ -41,6 +41,7 @@ import argparse
 import errno
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -48,6 +49,7 @@ import re
 import sqlite3
 import sys
 import time
+import unicodedata
 from collections import namedtuple
 
 try:
@@ -3004,12 +3006,14 @@ def fold_fresh(vault: Vault, limit: Callable[[str, Body], bool] | None = None) -
     return state
 
 
-# == CHUNKS == a Markdown file as chunks, a question as terms == 280 ==
+# == CHUNKS == a Markdown file as chunks, a question as terms == 350 ==
 
 #: Chunks that other rules cut are made anew.
 CHUNKER = 1
 #: Characters that paragraphs are merged to, and those past which one is split at its sentences.
 _CHUNK_CHARS, CHUNK_CHARS_MAX = 800, 2_400
+#: What each chunk repeats: characters of a heading, title or tag, and tags of a file.
+_REPEATED_MAX, _TAGS_MAX = 200, 64
 #: Words of a question that are looked for.
 TERMS_MAX = 64
 
@@ -3018,25 +3022,30 @@ Page = namedtuple("Page", "title properties tags fault chunks")
 Chunk = namedtuple("Chunk", "first last trail text kind key ref outside at source trust actor")
 Term = namedtuple("Term", "word query")
 
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*$")
-_SENTENCE_END = re.compile("[.!?][\"')\\]]*\\s|[\u3002\uff01\uff1f]")
-_LINK_ITEM = re.compile(r"\s*(?:[-*+]|[0-9]+[.)])?\s*(?:\[\[[^\]]*\]\]|\[[^\]]*\]\([^)]*\))[\s.,;]*$")
+#: What opens a fence, also as the first thing of a list's item; a line with backticks further on is text with code in it.
+_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*(`{3,}(?!`)(?![^`]*`)|~{3,})")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
+_SENTENCE_END = re.compile("[.!?][\"')\\]]*\\s|[\u3002\uff01\uff1f][\u300d\u300f\uff09\u3011\u201d\u2019]*")
+_LINK_ITEM = re.compile(r"(?:(?:[-*+]|[0-9]+[.)])\s*)?(?:\[\[[^\]]*\]\]|\[[^\]]*\]\([^)]*\))[\s.,;]*$")
+_HYPHEN = re.compile(r"-(?:\s+|$)")
+_LIST_ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"(?=\s*(?:,|$))|'[^']*'(?=\s*(?:,|$))|[^,]+)\s*,?""")
 _INLINE_TAG = re.compile(r"(?<!\S)#([^\W\d_][\w/-]*)")
-_CJK = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+_CJK = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 _CJK_RUN = re.compile("[%s]+" % _CJK)
-_MIXED = re.compile(r"[^\W_]*(?:[a-z0-9][A-Z]|[^\W\d_][0-9]|[0-9][^\W\d_])[^\W_]*")
+_MIXED = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}|[^\W\d_][0-9]|[0-9][^\W\d_]")
 _GLUED = re.compile("(?<=[%s])[^\\W%s]+|[^\\W%s]+(?=[%s])" % (_CJK, _CJK, _CJK, _CJK))
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
 _SILENT = """a about after all also am an and any are as at be because been being but by can could did do does doing for from had has
 have having he her here him his how i if in into is it its just me more most my nor of on or our s she should so some such t than that
 the their them then there these they this those to too up very was we were what when where which while who whom why will with would you
-your d ll m re ve"""
+your d ll m re ve don doesn didn isn aren wasn weren wouldn couldn shouldn hasn haven hadn"""
+#: A letter with its marks, a Korean syllable in its parts, a character that has another's form: what is written as one as well.
+_APART = re.compile("[^\\W_][\u0300-\u036f\u3099\u309a]{1,8}|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uf900-\ufaff]")
 #: Words that say nothing of what a question is about.
 SILENT_WORDS = frozenset(_SILENT.split())
-_VIEW_CLAIM = re.compile(r"([PS][0-9]+-[%s]{8})(?: \(current\))?:" % TAG_LETTERS)
+_VIEW_CLAIM = re.compile(r"(?:Instead of )?([PS][0-9]+-[%s]{8})(?: \(current\))?:" % TAG_LETTERS)
 _VIEW_SAID = re.compile(r"([a-z]+)/(working|confirmed), .*?, ([0-9]{4}-[0-9]{2}-[0-9]{2})[.;]")
-_VIEW_ENTRY = re.compile(r"(%s), importance [1-5](?:, ref (\S+))?" % AT_PATTERN)
+_VIEW_ENTRY = re.compile(r"(%s), importance [1-5](?:, ref (.+))?" % AT_PATTERN)
 _VIEW_HEAD = re.compile(r"## (?:(%s) )?(?:Open: )?(C-[0-9a-f]+|[EPS][0-9]+-[%s]{8})" % (AT_PATTERN, TAG_LETTERS))
 
 
@@ -3064,8 +3073,9 @@ def _spans(text: str) -> list[tuple[int, int]]:
     """Return the spans of a text, each of at most CHUNK_CHARS_MAX characters, cut after a sentence, else a word, else anywhere."""
     spans, start = [], 0
     while len(text) - start > CHUNK_CHARS_MAX:
-        window = text[start:start + CHUNK_CHARS_MAX]
-        cuts = ([m.end() for m in _SENTENCE_END.finditer(window)], [window.rfind("\n") + 1, window.rfind(" ") + 1], [CHUNK_CHARS_MAX])
+        window = text[start:start + CHUNK_CHARS_MAX + 8]  # and the marks that may close a quotation there
+        ends = [m.end() for m in _SENTENCE_END.finditer(window) if m.end() <= CHUNK_CHARS_MAX]
+        cuts = (ends, [window.rfind(space, 0, CHUNK_CHARS_MAX) + 1 for space in "\n "], [CHUNK_CHARS_MAX])
         cut = next(most for most in (max(c, default=0) for c in cuts) if most > _CHUNK_CHARS // 2)
         spans.append((start, start + cut))
         start += cut
@@ -3076,6 +3086,9 @@ def _cut(lines: list[str], first: int, end: int, trail: str) -> Iterator[Chunk]:
     """Yield the lines from ``first`` up to ``end`` as chunks, more than one only where they are too long."""
     text = "\n".join(lines[first:end])
     for start, stop in _spans(text):
+        if not text[start:stop].strip():  # what a sentence's end is followed by
+            continue
+        start += text[start] == "\n"  # noqa: PLW2901 - a cut after a sentence stands before its newline
         above = first + text.count("\n", 0, start)
         yield _free_chunk(above + 1, above + 1 + text.count("\n", start, stop - 1), trail, text[start:stop].strip("\n"))
 
@@ -3098,16 +3111,17 @@ def chunk_markdown(lines: list[str], above: int = 0) -> list[Chunk]:
         if span:
             chunks.append(_free_chunk(span[0] + 1, span[1], _join(trail), "\n".join(lines[span[0]:span[1]])))
 
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
     for level, first, end in _blocks(lines[above:]):
         first, end = first + above, end + above  # noqa: PLW2901 - in lines of the file from here on
-        size = sum(len(line) + 1 for line in lines[first:end])
-        held = sum(len(line) + 1 for line in lines[span[0]:span[1]]) if span else 0
+        size = starts[end] - starts[first]
+        held = starts[span[1]] - starts[span[0]] if span else 0
         full = held >= _CHUNK_CHARS or (held + size > _CHUNK_CHARS * 3 // 2 and held > _CHUNK_CHARS // 4) or held + size > CHUNK_CHARS_MAX
         if level > 0 or full:
             flush()
             span = None
         if level > 0:
-            trail = [t for t in trail if t[0] < level] + [(level, (_HEADING.match(lines[first]).group(2) or "").strip())]  # type: ignore[union-attr]
+            trail = [t for t in trail if t[0] < level] + [(level, _heading_text(lines[first]))]
         elif level < 0 and size - 1 > CHUNK_CHARS_MAX:
             flush()
             span = None
@@ -3116,6 +3130,13 @@ def chunk_markdown(lines: list[str], above: int = 0) -> list[Chunk]:
             span = (span[0] if span else first, end)
     flush()
     return chunks
+
+
+def _heading_text(line: str) -> str:
+    """Return what a heading says, without the marks before and after it."""
+    text = line.strip(" \t").lstrip("#").strip(" \t")
+    bare = text.rstrip("#")
+    return (text if bare[-1:] not in ("", " ", "\t") else bare.rstrip(" \t"))[:_REPEATED_MAX]
 
 
 def _join(trail: list[tuple[int, str]]) -> str:
@@ -3136,7 +3157,7 @@ def _find_section(line: str, kind: str) -> tuple[str | None, str | None] | None:
 def _chunk_view(lines: list[str], above: int, kind: str, properties: Row) -> Iterator[Chunk]:
     """Yield the chunks of a view: what it quotes of each fact, generation, entry, answer or value that stands beside."""
     head = next((line for line in lines[above:] if line), "").rpartition(" ")[2]
-    run = re.match(r"Actor (\S+), opened (%s)" % AT_PATTERN, lines[2] if kind == "journal" and len(lines) > 2 else "")
+    run = re.match(r"Actor (\S+), opened (?:.*, closed )?(%s)" % AT_PATTERN, lines[2] if kind == "journal" and len(lines) > 2 else "")
     actor, key = run and run.group(1), None if kind == "journal" else head
     chunk = Chunk(above + 1, 0, "", "", kind, key, properties.get("generation") if key else head, None,
                   run.group(2) if run else properties.get("changed"), properties.get("source"), properties.get("trust"), actor)
@@ -3145,7 +3166,7 @@ def _chunk_view(lines: list[str], above: int, kind: str, properties: Row) -> Ite
         section = _find_section(line, kind) if n < len(lines) else (None, None)  # the last line is the seal
         if section:
             text = "\n".join(said).strip("\n")
-            for start, end in _spans(text) if text and text != "(closed)" else ():
+            for start, end in _spans(text) if text and (kind == "journal" or text != "(closed)") else ():
                 yield chunk._replace(last=n - 1, text=text[start:end])
             said = [""]
             kind_here = "conflict" if kind == "note" else kind
@@ -3162,17 +3183,38 @@ def _chunk_view(lines: list[str], above: int, kind: str, properties: Row) -> Ite
             said.append("")
 
 
-def _scalar(text: str) -> Any:
-    """Return the value of a property: a list, or text without its quotes."""
+def _said_value(said: list[str]) -> Any:
+    """Return what the lines of a property say: a list, where some begin with a hyphen or brackets hold them all; else text."""
+    first = "" if re.fullmatch("[|>][-+0-9]*", said[0]) else said[0]
+    n = next((n for n, line in enumerate(said) if n and _HYPHEN.match(line)), None)
+    text = " ".join([first, *said[1:n]]).strip()
+    if n is not None:
+        items: list[list[str]] = []
+        for line in said[n:]:
+            if _HYPHEN.match(line):
+                items.append([])
+            items[-1].append(_HYPHEN.sub("", line))
+        return [_scalar(part) for part in (text, *map(" ".join, items)) if part.strip()]
+    text = re.sub(r"\]\s+#[^\]]*$", "]", text)
+    if text[:1] == "[" and text[-1:] == "]":  # one level: a list within a list is text
+        return [_scalar(part) for part in _LIST_ITEM.findall(text[1:-1]) if part.strip()]
+    return _scalar(text)
+
+
+def _scalar(text: str) -> str:
+    """Return text without its quotes."""
     text = text.strip()
-    if text[:1] == "[" and text[-1:] == "]":
-        return [_scalar(part) for part in text[1:-1].split(",") if part.strip()]
     if text[:1] == '"' and text[-1:] == '"':
         try:
-            return json.loads(text)
-        except ValueError:  # not as JSON quotes it
+            value: str = json.loads(text)
+            value.encode("utf-8")
+        except ValueError:  # not as JSON quotes it, or half of a surrogate pair, which no database takes
             pass
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+        else:
+            return value
+    if len(text) > 1 and text[0] == text[-1] == "'":
+        return text[1:-1].replace("''", "'")
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
 def parse_properties(lines: list[str]) -> tuple[Row, int, str | None]:
@@ -3182,21 +3224,20 @@ def parse_properties(lines: list[str]) -> tuple[Row, int, str | None]:
     end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "...")), None)
     if end is None:
         return {}, 0, "its frontmatter is not closed" if len(lines) > 1 and re.match(r"[\w-]+:", lines[1]) else None
-    properties: Row = {}
+    said: dict[str, list[str]] = {}
     name = ""
     for n, line in enumerate(lines[1:end], 2):
-        found, item = re.match(r"([^\s:#-][^:]*):(?:\s+(.*))?$", line), re.match(r"\s*-\s+(.*)$", line)
+        found = re.match(r"([^\s:#-][^:]*):(?:\s+(.*))?$", line)
         if found:
             name = found.group(1).strip()
-            properties[name] = _scalar(found.group(2) or "")
-        elif name and item:
-            held = properties[name]
-            properties[name] = [*(held if isinstance(held, list) else [held] if held else []), _scalar(item.group(1))]
-        elif name and line[:1] in (" ", "\t"):
-            properties[name] = ("%s %s" % (properties[name], line.strip())).strip()
-        elif line.strip() and not line.startswith("#"):
+            said[name] = [(found.group(2) or "").strip()]
+        elif not line.strip() or line.lstrip().startswith("#"):
+            continue
+        elif name and (line[0] in " \t" or _HYPHEN.match(line)):
+            said[name].append(line.strip())
+        else:
             return {}, 0, "line %d of its frontmatter is no property" % n
-    return properties, end + 1, None
+    return {name: _said_value(lines) for name, lines in said.items()}, end + 1, None
 
 
 def read_page(name: str, text: str, kind: str | None) -> Page:
@@ -3212,44 +3253,62 @@ def read_page(name: str, text: str, kind: str | None) -> Page:
         chunks = [chunk._replace(at=day) for chunk in chunks] if day else chunks
     own = properties.get("tags") or properties.get("tag") or []
     tags = re.split(r"[\s,]+", own) if isinstance(own, str) else [str(tag) for tag in own]
-    tags += [] if kind else [tag for c in chunks if "#" in c.text for tag in _INLINE_TAG.findall(c.text)]
-    first = chunks[0].trail.split(" > ")[0] if chunks else ""
-    title = properties.get("title") or first or os.path.splitext(name.rpartition("/")[2])[0]
-    return Page(str(title), properties, sorted({tag.lstrip("#").lower() for tag in tags if tag}), fault, chunks)
+    title = properties.get("title")
+    if kind:
+        first = chunks[0].key if chunks else None
+    else:
+        blocks = list(_blocks(lines[above:]))
+        first = next((_heading_text(lines[above + n]) for level, n, _ in blocks if level > 0), None)
+        for level, n, end in blocks if "#" in text else ():
+            said = [re.sub("`[^`]*`", "`", line) for line in lines[above + n:above + end]] if level < 0 else []
+            tags += [tag for line in said for tag in _INLINE_TAG.findall(line)]
+    title = title if isinstance(title, str) and title else first or os.path.splitext(name.rpartition("/")[2])[0]
+    named = dict.fromkeys(tag.strip("#/").lower() for tag in tags if tag.strip("#/") and len(tag) <= _REPEATED_MAX)
+    return Page(title[:_REPEATED_MAX], properties, sorted(list(named)[:_TAGS_MAX]), fault, chunks)
 
 
 def is_list_of_links(text: str) -> bool:
     """Tell whether half of a text's lines are nothing but a link each: it points to what others say, and says nothing itself."""
     lines = [line for line in text.split("\n") if line.strip()]
-    return sum(_LINK_ITEM.match(line) is not None for line in lines) * 2 >= len(lines)
+    return sum(_LINK_ITEM.match(line.strip()) is not None for line in lines) * 2 >= len(lines)
+
+
+def _compose(text: str) -> str:
+    """Return text with each letter and its marks as one character, where there is one: a mark alone would end a word."""
+    return text if text.isascii() else _APART.sub(lambda found: unicodedata.normalize("NFC", found.group()), text)
 
 
 def parts_of(text: str) -> str:
     """Return what a tokenizer of words would not find: parts of mixed words, words joined to CJK text, and pairs of its characters."""
-    parts = [" ".join(_JOINT.split(word)) for word in _MIXED.findall(text)] + _GLUED.findall(text)
+    parts = []
+    text = _compose(text)
+    for word in re.findall(r"[^\W_]+", text):
+        parts += [" ".join(_JOINT.split(word))] if _MIXED.search(word) else []
+        parts += [piece for piece in _CJK_RUN.split(word) if piece != word and piece]  # unicode61 makes one token of both
     for run in _CJK_RUN.findall(text):
         parts += [run[n:n + 2] for n in range(len(run) - 1)] + [run[-1]]
     return " ".join(parts)
 
 
 def plain_text(text: str) -> str:
-    """Return what a Markdown text says, for a model: without targets of links, addresses, fences and emphasis."""
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    """Return what a Markdown text says, for a model: without targets of links, addresses, fences, and marks of emphasis and code.
+
+    Underscores go too, within names as well: measured, questions find more so than with names as they are or in parts.
+    """
+    text = re.sub(r"!?\[([^\[\]]{0,500})\]\([^)]{0,500}\)", r"\1", text)
     text = re.sub(r"(?m)^[ \t]*(?:```|~~~).*$|https?://\S+", "", text)
-    return re.sub(r"[`*_]{1,3}(?=\S)|(?<=\S)[`*]{1,3}", "", text)
+    return re.sub(r"[`*_]{1,3}(?=\S)|(?<=\S)[`*_]{1,3}", "", text)
 
 
 def words_of(text: str) -> set[str]:
     """Return the words of ``text`` for which a mistyped one could be meant: 4 to 24 letters."""
-    return {word for word in re.findall(r"[^\W\d_]{4,24}", text.lower()) if not _CJK_RUN.search(word)}
+    return {word for word in re.findall(r"[^\W\d_]+", text.lower()) if 4 <= len(word) <= 24 and not _CJK_RUN.search(word)}
 
 
 def parse_question(text: str) -> list[Term]:
     """Return the terms of a question: words, whole identifiers, parts of mixed words, CJK pairs. No text is an error."""
-    import unicodedata
-
     terms: dict[str, str] = {}
-    text = unicodedata.normalize("NFC", text)  # a combining mark would end a word
+    text = _compose(text)
     for token in re.findall(r"\w+(?:[^\w\s'\u2019]+\w+)*", text):
         for run in _CJK_RUN.findall(token):
             pairs = [run[n:n + 2] for n in range(len(run) - 1)]
@@ -3257,7 +3316,7 @@ def parse_question(text: str) -> list[Term]:
         words = re.findall(r"[^\W_]+", _CJK_RUN.sub(" ", token))
         for word in words:
             terms[word.lower()] = '"%s"' % word
-            if _MIXED.fullmatch(word):
+            if _MIXED.search(word):
                 terms.setdefault(" ".join(_JOINT.split(word)).lower(), '"%s"' % " ".join(_JOINT.split(word)))
         if len(words) > 1:
             terms[" ".join(words).lower()] = '"%s"' % " ".join(words)
@@ -3281,7 +3340,7 @@ def is_near_word(one: str, other: str) -> bool:
     return rows[-1][-1] <= most
 
 
-# == EMBEDDING == text as vectors of one space, by whichever package is there == 300 ==
+# == EMBEDDING == text as vectors of one space, by whichever package is there == 370 ==
 
 #: The model that is meant where none is named.
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -3296,6 +3355,11 @@ _PROBES = (
 )
 
 
+#: What a model may be called here: not as the file beside the models that names the one in use.
+MODEL_NAME_PATTERN = r"(?!in-use$)[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*"
+_MODEL_FIELDS = ("name", "source", "length", "pooling", "prompts", "onnx", "tokenizer", "precision", "agreement", "fingerprint", "dims")
+
+
 class Encoder:
     """A loaded model. ``encode`` gives int8 vectors of ``dims`` numbers, scaled so that the largest is 127."""
 
@@ -3308,7 +3372,7 @@ class Encoder:
 
         prompt = self.model["prompts"].get("query" if question else "document", "")
         vectors = np.asarray(self._run([prompt + text for text in texts]), dtype="float32")
-        if vectors.shape != (len(texts), self.dims) or not np.isfinite(vectors).all() or not vectors.any(axis=1).all():
+        if vectors.shape != (len(texts), self.dims) or not np.isfinite(vectors).all() or not (np.abs(vectors).max(axis=1) > 1e-30).all():
             raise Damaged("bad-vector", "the model %s gave %r, or numbers that are no direction, for %d texts" % (
                 self.model["name"], vectors.shape, len(texts)), "add the model again: model add %s" % self.model["source"])
         scaled = np.rint(vectors * (127 / np.abs(vectors).max(axis=1, keepdims=True))).astype("int8")
@@ -3332,26 +3396,36 @@ def find_model(folder: str, name: str | None) -> Row | None:
     """Return what is known of a model of the folder ``folder``: the named one, else the one in use, else None."""
     if name is None:
         path = os.path.join(folder, "in-use")
-        name = read_file(path).decode("utf-8").strip() if os.path.isfile(path) else DEFAULT_MODEL
+        name = read_file(path).decode("utf-8", "replace").strip() if os.path.isfile(path) else DEFAULT_MODEL
+        if not is_word(name, MODEL_NAME_PATTERN, 80):
+            return None
     path = os.path.join(folder, name, "model.json")
+    if not os.path.isfile(path):
+        return None
     try:
-        return dict(json.loads(read_file(path)), folder=os.path.join(folder, name)) if os.path.isfile(path) else None
-    except ValueError:
+        row = json.loads(read_file(path))
+        return {field: row[field] for field in _MODEL_FIELDS}
+    except (ValueError, KeyError, TypeError):  # cut, or of another form
         raise Damaged("damaged", "%s is not a model's file" % path, "model remove %s, then add it again" % name) from None
 
 
 def list_models(folder: str) -> list[Row]:
     """Return what is known of every model of a folder."""
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    return [model for name in names for model in [find_model(folder, name)] if model]
+    return [model for name in names if is_word(name, MODEL_NAME_PATTERN, 80) for model in [find_model(folder, name)] if model]
 
 
 def find_provider(model: Row) -> tuple[str | None, str]:
     """Return which package can run a model here, or None and what would have to be installed."""
-    if model["onnx"] and has_module("onnxruntime") and has_module("tokenizers"):
+    onnx = model["onnx"] and all(map(os.path.isfile, (model["onnx"], model["tokenizer"])))
+    reference = "weights" in find_weights(model["source"]) and os.path.isfile(os.path.join(model["source"], "config.json"))
+    if onnx and has_module("onnxruntime") and has_module("tokenizers"):
         return "onnxruntime", ""
-    if os.path.isfile(os.path.join(model["source"], "config.json")) and has_module("sentence_transformers"):
+    if reference and has_module("sentence_transformers"):
         return "sentence-transformers", ""
+    if not onnx and not reference:
+        return None, "the files of the model %s are gone from %s: model remove %s, then add it again" % (
+            model["name"], model["source"], model["name"])
     light = "pip install onnxruntime tokenizers" if model["onnx"] else "pip install sentence-transformers"
     return None, "the model %s needs %s" % (model["name"], light)
 
@@ -3364,16 +3438,26 @@ def load_encoder(model: Row) -> Encoder:
     return Encoder(model, provider, _load_onnx(model) if provider == "onnxruntime" else _load_transformer(model))
 
 
-def _load_onnx(model: Row) -> Callable[[list[str]], Any]:
-    import numpy as np
+def _open_onnx(path: str) -> Any:
     import onnxruntime
-    from tokenizers import Tokenizer
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = min(_THREADS, os.cpu_count() or 1), 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model["onnx"], options, providers=["CPUExecutionProvider"])
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except (state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf, state.NoSuchFile, state.NotImplemented) as error:
+        raise Refused("bad-model", "%s cannot be loaded: %s" % (path, error),
+                      "model remove it; or search by words alone: --mode lexical") from None
+
+
+def _load_onnx(model: Row) -> Callable[[list[str]], Any]:
+    import numpy as np
+    from tokenizers import Tokenizer
+
+    session = _open_onnx(model["onnx"])
     names = [one.name for one in session.get_inputs()]
     tokenizer = Tokenizer.from_file(model["tokenizer"])
     tokenizer.enable_truncation(model["length"])  # a file's own may be shorter than the reference's
@@ -3409,27 +3493,48 @@ def _load_transformer(model: Row) -> Callable[[list[str]], Any]:
 def _open_transformer(source: str) -> Any:
     import torch
     from sentence_transformers import SentenceTransformer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     torch.set_num_threads(min(_THREADS, os.cpu_count() or 1))
     return SentenceTransformer(source, device="cpu", local_files_only=True)
+
+
+def _read_object(path: str) -> Row:
+    """Return the JSON object in a model's file; Refused if there is none."""
+    try:
+        value = json.loads(read_file(path))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise Refused("bad-model", "%s is not one JSON object" % path, "fetch the model anew, or name another")
+    return value
 
 
 def read_settings(source: str) -> Row:
     """Return length, pooling and prompts of a model folder, as its own files say."""
 
-    def read(name: str) -> Any:
+    def read(name: str) -> Row:
         path = os.path.join(source, *name.split("/"))
-        return json.loads(read_file(path)) if os.path.isfile(path) else {}
+        return _read_object(path) if os.path.isfile(path) else {}
 
     pooling = read("1_Pooling/config.json")
-    limit = read("tokenizer_config.json").get("model_max_length", 512)
+    lengths = (read("sentence_bert_config.json").get("max_seq_length"), read("tokenizer_config.json").get("model_max_length"))
+    config = read("config.json")
+    sizes = (config.get(name) for name in ("hidden_size", "dim", "d_model", "n_embd"))
     kind = "cls" if pooling.get("pooling_mode_cls_token") or pooling.get("pooling_mode") == "cls" else "mean"
     mean = not pooling or pooling.get("pooling_mode_mean_tokens") or pooling.get("pooling_mode") == "mean"
     if kind != "cls" and not mean:
         raise Refused("bad-model", "%s pools otherwise than by mean or first token" % source, "name another model")
-    prompts = read("config_sentence_transformers.json").get("prompts") or {}
-    return {"length": int(read("sentence_bert_config.json").get("max_seq_length") or min(int(limit), 512)), "pooling": kind,
-            "prompts": {name: text for name, text in prompts.items() if name in ("query", "document") and text}}
+    prompts = read("config_sentence_transformers.json").get("prompts")
+    texts = {name: prompts.get(name) for name in ("query", "document")} if isinstance(prompts, dict) else {}
+    return {"length": _positive(lengths[:1]) or min(_positive(lengths[1:]) or 512, 512), "pooling": kind, "dims": _positive(sizes),
+            "prompts": {name: text for name, text in texts.items() if text and isinstance(text, str)}}
+
+
+def _positive(values: Iterable[Any]) -> int:
+    """Return the first whole number above 0, or 0."""
+    return next((int(value) for value in values if isinstance(value, (int, float)) and value >= 1), 0)
 
 
 def _fingerprint(files: list[str], settings: Row, precision: str) -> str:
@@ -3456,12 +3561,18 @@ def describe_model(name: str, source: str, export_to: str, precision: str) -> Ro
     Refused if it is no model that can be loaded, or if the export disagrees with its source.
     """
     files, settings = find_weights(source), read_settings(source)
+    if "tokenizer" in files and "model" not in _read_object(files["tokenizer"]):  # the package raises what cannot be told apart
+        raise Refused("bad-model", "%s is no tokenizer" % files["tokenizer"], "fetch the model anew, or name another")
     if "tokenizer" not in files or not {"weights", "onnx"} & files.keys():
         raise Refused("bad-model", "%s holds no model: tokenizer.json and model.onnx or model.safetensors" % source, "name another folder")
     row: Row = {"name": name, "source": source, **settings, "onnx": files.get("onnx"), "tokenizer": files["tokenizer"],
                 "precision": "float32", "agreement": None}
-    config = os.path.join(source, "config.json")
-    row["dims"] = json.loads(read_file(config))["hidden_size"] if os.path.isfile(config) else 0
+    if not row["dims"] and "onnx" in files and has_module("onnxruntime"):
+        row["dims"] = _positive(_open_onnx(files["onnx"]).get_outputs()[0].shape[-1:])
+    if not row["dims"]:
+        raise Refused("bad-model", "%s: config.json does not say how many numbers a vector has" % source, "name another folder")
+    if precision != "float32" and "onnx" in files:
+        raise Refused("bad-value", "--int8: %s has an onnx file, which is used as it is" % source, "leave --int8 away")
     reference = "weights" in files and has_module("sentence_transformers")
     if "onnx" not in files and reference and all(map(has_module, ("onnx", "onnxruntime", "tokenizers"))):
         row.update(onnx=os.path.join(export_to, "model.onnx"), precision=precision)
@@ -3474,6 +3585,9 @@ def describe_model(name: str, source: str, export_to: str, precision: str) -> Ro
 
 def _export(row: Row) -> None:
     """Write a model's onnx file."""
+    import logging
+    import warnings
+
     import torch
 
     names = ["input_ids", "attention_mask", "token_type_ids"]
@@ -3488,13 +3602,19 @@ def _export(row: Row) -> None:
 
     one = torch.ones((2, 8), dtype=torch.long)
     axes = {name: {0: "batch", 1: "tokens"} for name in [*names, "states"]}
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")  # of the exporter, to its own authors
     with torch.no_grad():  # the classic exporter: vectors of the newer one were seen to be wrong
         torch.onnx.export(Plain(), (one, one, one * 0), row["onnx"], input_names=names, output_names=["states"], dynamic_axes=axes,
                           opset_version=17, dynamo=False)
     if row["precision"] == "int8":
+        import onnx
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        quantize_dynamic(row["onnx"], row["onnx"] + ".int8", weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+        nodes = [node.name for node in onnx.load(row["onnx"]).graph.node if node.op_type == "MatMul"]
+        wide = [name for name in nodes if "intermediate" in name or ("output/dense" in name and "attention" not in name)]
+        quantize_dynamic(row["onnx"], row["onnx"] + ".int8", weight_type=QuantType.QInt8, per_channel=True, reduce_range=True,
+                         nodes_to_exclude=wide)  # the feed-forward layers: they lose most
         os.replace(row["onnx"] + ".int8", row["onnx"])
 
 
@@ -3512,8 +3632,6 @@ def _check_agreement(row: Row) -> float:
     return round(agreement, 6)
 
 
-#: What a model may be called here.
-MODEL_NAME_PATTERN = r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*"
 #: Files of a model of the hub that are fetched.
 _HUB_FILES = ("config.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json",
               "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "model.safetensors", "onnx/model.onnx")
@@ -3564,7 +3682,12 @@ def use_model(folder: str, name: str) -> None:
 
 def remove_model(folder: str, name: str) -> None:
     """Forget a model, and remove what was made of it here; its source stays."""
-    _remove_folder(os.path.join(folder, name))
+    used = os.path.join(folder, "in-use")
+    beside = os.path.join(folder, ".%s.%d" % (name, os.getpid()))
+    os.replace(os.path.join(folder, name), beside)  # at once: one that is half there could neither be used nor removed
+    _remove_folder(beside)
+    if os.path.isfile(used) and read_file(used).strip() == name.encode("utf-8"):
+        os.unlink(used)
 
 
 def _remove_folder(path: str) -> None:
@@ -3573,7 +3696,7 @@ def _remove_folder(path: str) -> None:
     os.rmdir(path)
 
 
-# == INDEX == the search index: what is on disk, chunk by chunk, and its vectors; disposable == 460 ==
+# == INDEX == the search index: what is on disk, chunk by chunk, and its vectors; disposable == 490 ==
 
 #: An index of other tables is made anew; one with a greater number is a newer engine's.
 _INDEX_FORMAT = 1
@@ -3584,7 +3707,7 @@ CREATE TABLE file(id INTEGER PRIMARY KEY, path TEXT UNIQUE, sha256 TEXT, size IN
 CREATE TABLE chunk(id INTEGER PRIMARY KEY, file INT, input TEXT, first INT, last INT, kind TEXT, key TEXT, ref TEXT, outside TEXT, at TEXT,
   source TEXT, trust TEXT, actor TEXT, title TEXT, trail TEXT, labels TEXT, text TEXT, parts TEXT);
 CREATE INDEX chunk_file ON chunk(file);
-CREATE INDEX chunk_input ON chunk(input) WHERE input IS NOT NULL;
+CREATE INDEX chunk_input ON chunk(input);
 CREATE VIRTUAL TABLE words USING fts5(title, trail, labels, text, parts, content='chunk', content_rowid='id',
   tokenize='porter unicode61 remove_diacritics 2');
 CREATE TABLE word(word TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -3613,12 +3736,24 @@ class Index:
         self.reasons: list[str] = []
         self.db = _connect(path)
         try:
-            self.db.execute("PRAGMA journal_mode=WAL")
+            self._turn_to_wal()
             self.db.execute("PRAGMA synchronous=NORMAL")
             self._make()
         except sqlite3.DatabaseError:
             self.db.close()
             raise
+
+    def _turn_to_wal(self) -> None:
+        deadline = time.monotonic() + 30.0
+        while True:
+            try:
+                self.db.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:  # SQLite does not wait here where another command is the first as well
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def _make(self) -> None:
         there = "SELECT 1 FROM sqlite_master WHERE name='manifest'"
@@ -3704,6 +3839,7 @@ def _register(index: Index, library: str) -> str | None:
     index.db.close()
     try:
         index.db = _connect(index.path)
+        index.db.execute("PRAGMA synchronous=NORMAL")
     finally:
         cancel(start)
     return None
@@ -3747,7 +3883,7 @@ def find_root(vault: Vault, named: str | None) -> str:
         root = os.path.realpath(os.path.join(vault.root, named))
         if not os.path.isdir(root):
             raise Refused("bad-value", "index-root: %s is not a folder" % root,
-                          "name one that is, or the vault itself: config index-root . --human-approved")
+                          "name one that is, or none: config index-root . --human-approved")
         return root
     folder = vault.root
     while True:
@@ -3787,6 +3923,8 @@ def list_files(root: str, vault: Vault) -> Iterator[tuple[str, str | None]]:
                     yield path.encode("utf-8", "backslashreplace").decode("utf-8"), "has a name that is not UTF-8"
             elif entry.is_dir(follow_symlinks=False):
                 below.append(path)
+            elif entry.is_symlink() and os.path.isdir(os.path.join(root, path)):
+                yield path, "is a symbolic link to a folder"
             elif entry.name.lower().endswith(".md"):
                 yield path, "is a symbolic link" if entry.is_symlink() else None if entry.is_file() else "is not a file"
         folders += reversed(below)
@@ -3810,6 +3948,8 @@ def sweep(index: Index, root: str, vault: Vault, now: int, tell: Callable[[str, 
         _clear(index)
     changed: list[tuple[str, bytes | None, str | None]] = []
     counts = {"files": 0, "changed": 0, "gone": 0}
+    if index.get("root") != root:
+        index.put(root=root, chunker=CHUNKER)  # before anything is read: a sweep that is cut short says what it read
     known, seen = _known(index), set[str]()
     for path, data, skipped in _find_changed(root, vault, known, seen):
         changed.append((path, data, skipped))
@@ -3822,9 +3962,6 @@ def sweep(index: Index, root: str, vault: Vault, now: int, tell: Callable[[str, 
     counts["gone"] = len(gone)
     counts["changed"] += _replace(index, changed, vault, root, now) if changed else 0
     _replace(index, gone, vault, root, now)
-    moved = counts["changed"] + counts["gone"]
-    if moved or index.get("root") is None:
-        index.put(root=root, chunker=CHUNKER)
     return counts
 
 
@@ -3904,8 +4041,11 @@ def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> N
     page = read_page(path, text, kind)
     cursor = db.execute("INSERT INTO file(path, sha256, size, tags, properties, fault, skipped) VALUES(?,?,?,?,?,?,?)", (
         path, sha256(data), len(data), " %s " % " ".join(page.tags), json.dumps(page.properties), page.fault, skipped))
-    folder = _folder_words(path)
-    for chunk in page.chunks:
+    folder, actor = _folder_words(path), page.chunks[0].actor if kind == "journal" and page.chunks else None
+    if kind == "journal" and not actor:  # only its first page names a run's actor
+        row = db.execute("SELECT c.actor FROM chunk c JOIN file f ON f.id=c.file WHERE f.path=?", (re.sub("_[0-9]+[.]md$", ".md", path),))
+        actor = next((found for (found,) in row), None)
+    for chunk in page.chunks if kind != "journal" else [chunk._replace(actor=actor) for chunk in page.chunks]:
         title = chunk.actor or "" if kind == "journal" else page.title
         own = [chunk.key, chunk.ref, chunk.outside] if kind else [folder, path.rpartition("/")[2][:-3]]
         labels = " ".join([*page.tags, *(word for word in own if word)])
@@ -3939,31 +4079,31 @@ def join_vectors(index: Index, model: Row) -> None:
     Damaged if a cached vector is not what was put there: it must not become a wrong hit.
     """
     db, fingerprint = index.db, model["fingerprint"]
-    if index.get("fingerprint") != fingerprint or not db.execute("SELECT 1 FROM sqlite_master WHERE name='near'").fetchone():
-        if index.get("fingerprint"):
-            index.reasons.append("the model was %s, of another vector space: vectors are made anew" % index.get("model"))
-        _create_near(index, model)
-    if index.get("joined"):
+    made = "SELECT 1 FROM sqlite_master WHERE name='near'"
+    if index.get("fingerprint") == fingerprint and index.get("joined") and db.execute(made).fetchone():
         return
-    db.execute("BEGIN IMMEDIATE")
+    db.execute("BEGIN IMMEDIATE")  # before it looks: two commands may be the first to need vectors
     try:
+        if index.get("fingerprint") not in (None, fingerprint):
+            index.reasons.append("the model was %s, of another vector space: vectors are made anew" % index.get("model"))
+        if index.get("fingerprint") != fingerprint or not db.execute("SELECT 1 FROM sqlite_master WHERE name='near'").fetchone():
+            _create_near(index, model)
         needed = "SELECT v.id FROM vector v WHERE v.fingerprint=? AND EXISTS(SELECT 1 FROM chunk WHERE input=v.input)"
         gone = db.execute("SELECT rowid FROM near_rowids WHERE rowid NOT IN (%s)" % needed, (fingerprint,)).fetchall()
+        db.executemany("DELETE FROM near WHERE rowid=?", gone)
+        live = index.count("SELECT count(*) FROM (%s)" % needed, fingerprint)
+        if index.count("SELECT count(*) FROM near_chunks") * _SLOTS > 2 * live + 2 * _SLOTS:  # it does not use deleted slots again
+            _create_near(index, model)
         new = db.execute("SELECT id, data, sha256 FROM vector WHERE id IN (%s) AND id NOT IN (SELECT rowid FROM near_rowids)" % needed,
                          (fingerprint,)).fetchall()
-        db.executemany("DELETE FROM near WHERE rowid=?", gone)
         _add_near(index, model, new)
+        if index.count("SELECT count(*) FROM vector") > 3 * live + 4 * _SLOTS:  # texts that were edited or deleted long ago
+            db.execute("DELETE FROM vector WHERE id NOT IN (SELECT rowid FROM near_rowids)")
         index.put(joined=1)
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")
         raise
-    live = index.count("SELECT count(*) FROM near_rowids")
-    if index.count("SELECT count(*) FROM near_chunks") * _SLOTS > 2 * live + 2 * _SLOTS:  # it does not use deleted slots again
-        _create_near(index, model)
-        join_vectors(index, model)
-    elif index.count("SELECT count(*) FROM vector") > 3 * live + 4 * _SLOTS:  # texts that were edited or deleted long ago
-        db.execute("DELETE FROM vector WHERE id NOT IN (SELECT rowid FROM near_rowids)")
 
 
 def _create_near(index: Index, model: Row) -> None:
@@ -3973,10 +4113,17 @@ def _create_near(index: Index, model: Row) -> None:
     index.put(fingerprint=model["fingerprint"], model=model["name"])
 
 
+def check_vector(index: Index, number: int, data: bytes, checksum: str) -> None:
+    """Raise Damaged unless a cached vector is what was put there."""
+    if sha256(data) != checksum:
+        raise Damaged("bad-vector", "%s: cached vector %d is not what was put there" % (index.path, number), "index --rebuild")
+
+
 def _add_near(index: Index, model: Row, rows: Iterable[tuple[int, bytes, str]]) -> None:
     for number, data, checksum in rows:
-        if len(data) != model["dims"] or sha256(data) != checksum:
-            raise Damaged("bad-vector", "%s: cached vector %d is not what was put there" % (index.path, number), "index --rebuild")
+        check_vector(index, number, data, checksum)
+        if len(data) != model["dims"]:
+            raise Damaged("bad-vector", "%s: cached vector %d is of another length" % (index.path, number), "index --rebuild")
         index.db.execute("INSERT INTO near(rowid, vector) VALUES(?, vec_int8(?))", (number, data))
 
 
@@ -3995,16 +4142,16 @@ def fill(index: Index, model: Row, load: Callable[[], Encoder], seconds: float, 
     """
     db, fingerprint = index.db, model["fingerprint"]
     pending = db.execute("SELECT min(c.id) %s GROUP BY c.input ORDER BY length(c.text)" % _PENDING, (fingerprint,)).fetchall()
-    if not pending:
-        return 0
-    deadline, done = time.monotonic() + seconds, 0
+    if not pending or seconds <= 0:
+        return len(pending)
     encoder = load()
+    deadline, done = time.monotonic() + seconds, 0
     size = TEXTS_A_COMMIT if seconds > 60 else TEXTS_A_COMMIT // 4
     while done < len(pending) and time.monotonic() < deadline:
         ids = ",".join(str(row[0]) for row in pending[done:done + size])
         rows = db.execute("SELECT c.input, c.kind, c.title, f.path, c.trail, c.key, c.text FROM chunk c JOIN file f ON f.id=c.file WHERE"
-                          " c.id IN (%s) AND NOT EXISTS(SELECT 1 FROM vector WHERE fingerprint=? AND input=c.input)" % ids,
-                          (fingerprint,)).fetchall()
+                          " c.id IN (%s) AND c.input IS NOT NULL AND NOT EXISTS(SELECT 1 FROM vector WHERE fingerprint=? AND"
+                          " input=c.input)" % ids, (fingerprint,)).fetchall()
         vectors = encoder.encode([_input(kind, title, _folder_words(path), *rest) for _, kind, title, path, *rest in rows]) if rows else []
         db.execute("BEGIN IMMEDIATE")
         for row, data in zip(rows, vectors):
@@ -4019,12 +4166,14 @@ def fill(index: Index, model: Row, load: Callable[[], Encoder], seconds: float, 
     return max(0, len(pending) - done)
 
 
-# == RANKING == which chunks answer a question, by words and by meaning == 320 ==
+# == RANKING == which chunks answer a question, by words and by meaning == 340 ==
 
 #: Weights of title, headings, labels, text and parts in BM25.
 _WEIGHTS = "4.0, 2.0, 2.0, 1.0, 1.0"
-#: A word in more chunks than this finds none by itself, where rarer ones are there.
+#: A word in more chunks than this says nothing, where rarer ones are there.
 _COMMON_MIN = 5_000
+#: Chunks for which BM25 is worked out, where the rarest word is in fewer.
+_RANKED_MAX = 2_000
 #: Best chunks by words and by meaning that are looked at.
 _CANDIDATES = 200
 _OF_ONE_NOTE = 5
@@ -4047,35 +4196,48 @@ class Found:
         self.terms: list[Term] = []
 
 
+#: Words that a mistyped one may stand for.
+_MEANT_MAX = 3
+
+
 def _find_meant(index: Index, word: str) -> list[str]:
-    """Return up to three words of the index that a mistyped one may stand for: those that share three letters in a row with it."""
+    """Return up to three words of the index that a mistyped one may stand for, of those that share three letters in a row or an end."""
     if not re.fullmatch(r"[^\W\d_]{4,24}", word):
         return []
     grams = sorted({word[n:n + 3] for n in range(len(word) - 2)})
-    sql = "SELECT word FROM word WHERE length(word) BETWEEN ? AND ? AND (%s)" % " OR ".join(["instr(word, ?)>0"] * len(grams))
-    near = [row[0] for row in index.db.execute(sql, (len(word) - 2, len(word) + 2, *grams)) if is_near_word(word, row[0])]
-    return sorted(near, key=lambda w: (w[0] != word[0], abs(len(w) - len(word)), w))[:3]
+    sql = ("SELECT word FROM word WHERE length(word) BETWEEN ? AND ? AND (substr(word, 1, 2)=? OR substr(word, -2)=? OR %s)"
+           % " OR ".join(["instr(word, ?)>0"] * len(grams)))
+    values = (len(word) - 2, len(word) + 2, word[:2], word[-2:], *grams)
+    near = [row[0] for row in index.db.execute(sql, values) if is_near_word(word, row[0])]
+    near.sort(key=lambda w: (w[0] != word[0], abs(len(w) - len(word)), w))
+    meant: list[str] = []
+    for other in near:  # some were in texts that are gone
+        if len(meant) < _MEANT_MAX and _postings(index, '"%s"' % other, 1):
+            meant.append(other)
+    return meant
 
 
-def _postings(index: Index, query: str) -> list[int]:
-    return [row[0] for row in index.db.execute("SELECT rowid FROM words WHERE words MATCH ?", (query,))]
+def _postings(index: Index, query: str, most: int = -1) -> list[int]:
+    return [row[0] for row in index.db.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (query, most))]
 
 
 def _find_terms(index: Index, question: str, total: int) -> list[tuple[Term, list[int], float]]:
     """Return each term of a question with the chunks that hold it and its rarity; a word that is nowhere as those meant by it."""
     found = []
     for term in parse_question(question):
-        chunks, faith = _postings(index, term.query), 1.0
+        chunks, faith = _postings(index, term.query, _COMMON_MIN + 1), 1.0
         if not chunks and " " in term.word:
             continue  # an identifier that is nowhere as a whole: its parts speak
         if not chunks:
             meant = _find_meant(index, term.word)
             if meant:
                 term, faith = Term(term.word, " OR ".join('"%s"' % word for word in meant)), 0.8  # noqa: PLW2901
-                chunks = _postings(index, term.query)
-        rarity = math.log(1 + (total - len(chunks) + 0.5) / (len(chunks) + 0.5))
-        found.append((term, chunks, rarity * faith))
-    return found
+                chunks = _postings(index, term.query, _COMMON_MIN + 1)
+        found.append((term, chunks, faith))
+    telling = [t for t in found if len(t[1]) <= _COMMON_MIN]
+    if not any(chunks for _, chunks, _ in telling):
+        telling = [(term, _postings(index, term.query), faith) for term, _, faith in found]
+    return [(term, chunks, faith * math.log(1 + (total - len(chunks) + 0.5) / (len(chunks) + 0.5))) for term, chunks, faith in telling]
 
 
 def _score_words(index: Index, question: str, allowed: set[int] | None, found: Found) -> dict[int, float]:
@@ -4083,20 +4245,22 @@ def _score_words(index: Index, question: str, allowed: set[int] | None, found: F
     total = index.count("SELECT count(*) FROM chunk")
     terms = _find_terms(index, question, total)
     whole = sum(rarity for _, _, rarity in terms)
-    rare = [t for t in terms if len(t[1]) <= _COMMON_MIN and t[1]] or [t for t in terms if t[1]]
     found.terms = [term for term, chunks, _ in terms if chunks]
-    if not rare or not whole:
+    if not found.terms or not whole:
         return {}
     covered: dict[int, float] = {}
-    for _, chunks, rarity in rare:
-        for chunk in chunks:
-            if allowed is None or chunk in allowed:
-                covered[chunk] = covered.get(chunk, 0.0) + rarity
     for _, chunks, rarity in terms:
-        if len(chunks) > _COMMON_MIN and covered and len(rare[0][1]) <= _COMMON_MIN:
-            for chunk in covered.keys() & set(chunks):
-                covered[chunk] += rarity
-    query = " OR ".join(term.query for term, _, _ in rare)
+        for chunk in chunks:
+            covered[chunk] = covered.get(chunk, 0.0) + rarity
+    if allowed is not None:
+        covered = {chunk: rarity for chunk, rarity in covered.items() if chunk in allowed}
+    ranked_terms: list[str] = []
+    rows = 0
+    for term, chunks, _ in sorted((t for t in terms if t[1]), key=lambda t: len(t[1])):  # the rarest: BM25 costs by the row
+        rows += len(chunks)
+        if not ranked_terms or rows <= _RANKED_MAX:
+            ranked_terms.append(term.query)
+    query = " OR ".join(ranked_terms)
     ranked = dict(index.db.execute("SELECT rowid, -bm25(words, %s) FROM words WHERE words MATCH ?" % _WEIGHTS, (query,)))
     pointers = {row[0] for row in index.db.execute("SELECT id FROM chunk WHERE input IS NULL")}  # lists of links say nothing themselves
     scores = {}
@@ -4154,7 +4318,8 @@ def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: 
         sql = "SELECT c.id, v.id FROM vector v CROSS JOIN chunk c ON c.input=v.input WHERE v.id IN (%s)" % ",".join(map(str, numbers))
         return [(chunk, number) for chunk, number in db.execute(sql) if allowed is None or chunk in allowed]
 
-    where = "" if allowed is None else " AND rowid IN (%s)" % ",".join(map(str, numbers_of(allowed)))
+    # -1 is no row: IN of one number is planned as equality, which sqlite-vec applies after the k nearest
+    where = "" if allowed is None else " AND rowid IN (-1,-2%s)" % "".join(",%d" % number for number in numbers_of(allowed))
     nearest = {number: 1 - distance for number, distance in db.execute(
         "SELECT rowid, distance FROM near WHERE vector MATCH vec_int8(?) AND k=%d%s" % (_CANDIDATES, where), (vector,))}
     around = _find_neighbours(index, {chunk for chunk, _ in chunks_of(nearest)} | set(also))
@@ -4177,7 +4342,8 @@ def _leave_room(index: Index, chunks: list[int]) -> list[int]:
     return kept
 
 
-def search_chunks(index: Index, question: str, vector: bytes | None, words: bool, allowed: set[int] | None, most: int = 10) -> Found:
+def search_chunks(index: Index, question: str, vector: bytes | None, words: bool, allowed: set[int] | None, most: int = 10,
+                  whole: bool = True) -> Found:
     """Return what answers a question: by words, by the meaning of its ``vector`` if given, or by both, each weighed by what it knows.
 
     Words count by the share of the question's rarity that a chunk covers, meaning by the margin over other chunks; and each
@@ -4187,17 +4353,17 @@ def search_chunks(index: Index, question: str, vector: bytes | None, words: bool
     covered = _score_words(index, question, allowed, found) if words else {}
     shares = sorted((found.parts[n]["coverage"] for n in covered), reverse=True)[:10]
     margin = min(1.0, (shares[0] - (shares[9] if len(shares) > 9 else 0.0)) / _WORDS_MARGIN) if shares else 0.0
-    first = _leave_room(index, sorted(covered, key=lambda n: (-covered[n], n))[:50 * _CANDIDATES])[:2 * max(_CANDIDATES, most)]
+    first = _leave_room(index, sorted(covered, key=lambda n: (-covered[n], n))[:10 * max(_CANDIDATES, most)])[:2 * max(_CANDIDATES, most)]
     by_words = _with_neighbours({n: covered[n] for n in first}, _find_neighbours(index, first), _NEAR_WORDS)
     if allowed is not None:
         by_words = {n: score for n, score in by_words.items() if n in allowed}
     best = sorted(by_words, key=lambda n: (-by_words[n], n))[:max(_CANDIDATES, 2 * most)]
     by_meaning = _score_meaning(index, vector, allowed, best) if vector else {}
-    trust = max(by_meaning.values(), default=0.0) / _MEANING_MARGIN
-    weight = _WORDS_WEIGHT * margin if by_meaning else 1.0
+    trust = max(0.1, *by_meaning.values()) / _MEANING_MARGIN if by_meaning else 0.0  # never less: it would turn the order round
+    weight = max(_WORDS_WEIGHT * margin, 0.0 if whole else 1.0) if by_meaning else 1.0  # what has no vector yet has words alone
     for n in {*best, *by_meaning}:
         found.scores[n] = weight * by_words.get(n, 0.0) + trust * by_meaning.get(n, 0.0)
-        found.parts.setdefault(n, {}).update(words=by_words.get(n, 0.0), meaning=by_meaning.get(n),
+        found.parts.setdefault(n, {"coverage": 0.0, "bm25": 0.0}).update(words=by_words.get(n, 0.0), meaning=by_meaning.get(n),
                                              words_weight=weight, meaning_weight=trust)
     return found
 
@@ -4230,8 +4396,10 @@ def find_hits(index: Index, found: Found, most: int) -> list[Row]:
 def _is_same_hit(hit: Row, row: Row) -> bool:
     if row["kind"] == "free" or hit["kind"] == "free":
         return bool(hit["path"] == row["path"])
+    if row["ref"] is not None and hit["ref"] == row["ref"] and hit["path"] == row["path"]:
+        return True
     if row["key"] is None or hit["key"] != row["key"]:
-        return bool(hit["ref"] == row["ref"] and hit["path"] == row["path"])
+        return False
     one, other = (set(re.findall(r"\w+", text.lower())) for text in (hit["text"], row["text"]))
     return len(one & other) >= 0.8 * len(one | other)
 
@@ -4269,10 +4437,12 @@ _NEGATION = re.compile(r"\b(?:not|never|no|without|off|cannot)\b|n't\b")
 def find_similar(index: Index, kind: str, vectors: bool, newest: int = _COMPARED_MAX) -> list[tuple[float, Row, Row]]:
     """Return pairs of current facts of one area, or of free notes, that stand out as alike and are each other's nearest, best first."""
     rows = index.dicts(
-        "SELECT c.id, c.key, c.ref, c.text, c.title, c.trust, f.path, v.data, v.id AS number FROM chunk c JOIN file f ON f.id=c.file"
-        " LEFT JOIN vector v ON v.input=c.input AND v.fingerprint=? WHERE c.id IN (SELECT min(id) FROM chunk WHERE kind=? GROUP BY file)"
+        "SELECT c.id, c.key, c.ref, c.text, c.title, c.trust, f.path, v.data, v.sha256, v.id AS number FROM chunk c JOIN file f"
+        " ON f.id=c.file LEFT JOIN vector v ON v.input=c.input AND v.fingerprint=? WHERE c.id IN (SELECT min(id) FROM chunk WHERE kind=? GROUP BY file)"
         " ORDER BY c.at DESC, c.id DESC LIMIT ?", index.get("fingerprint"), kind, _COMPARED_MAX)
     for row in rows:
+        if row["number"]:
+            check_vector(index, row["number"], row["data"], row["sha256"])
         said, name = (set(re.findall(r"[^\W_]+", text.lower())) for text in (row["text"], row["key"] or row["title"]))
         row["words"] = said - SILENT_WORDS | name
     spread: dict[str, int] = {}
@@ -5743,7 +5913,7 @@ def _check_files(vault: Vault, report: Any) -> None:
                 report("warning", "writable-by-others", path, "its group or everyone may write it")
 
 
-# == FINDING == the commands that search: search, index, eval, model, maintain == 390 ==
+# == FINDING == the commands that search: search, index, eval, model, maintain == 420 ==
 
 #: Seconds that `search` embeds for before it answers with what it has.
 SEARCH_FILL_S = 2.0
@@ -5809,6 +5979,8 @@ def _on_sound_index(do: Callable[[Call, Row], Result]) -> Callable[[Call, Row], 
         try:
             return do(call, args)
         except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and re.search("locked|busy", str(error)):
+                raise Busy("busy", "another command writes the search index", "try again") from None
             index = next((one for one in call.states if isinstance(one, Index) and one.path != ":memory:"), None)
             if index is None or index.is_sound():  # busy, or a full disk: not the index's fault
                 raise
@@ -5826,6 +5998,8 @@ def _on_sound_index(do: Callable[[Call, Row], Result]) -> Callable[[Call, Row], 
 @_on_sound_index
 def cmd_index(call: Call, args: Row) -> Result:
     """Bring the search index in line with the files and make every vector; or say how it is, make it anew, or drop it."""
+    if args["status"] + args["rebuild"] + args["drop"] > 1:
+        raise Usage("usage", "index takes one of --status, --rebuild and --drop", "index --help")
     vault = call.vault()
     if args["drop"] or args["rebuild"]:
         there = os.path.lexists(vault.index)
@@ -5905,8 +6079,11 @@ def cmd_maintain(call: Call, args: Row) -> Result:
     result = maintain(call, args)
     if "mark" in result:
         return result
-    searching = Searching(call, None, 0.0)
-    return {**result, "suggestions": [s for s in _suggest(searching, _SUGGESTED_NEWEST) if s["kind"] != "unlinked"][:10]}
+    try:
+        suggested = _suggest(Searching(call, None, 0.0), _SUGGESTED_NEWEST)
+    except (Unsupported, Refused, Busy, Damaged) as error:  # the index is no part of the brief
+        return {**result, "suggestions": [], "warnings": [*result["warnings"], error.message]}
+    return {**result, "suggestions": [s for s in suggested if s["kind"] != "unlinked"][:10]}
 
 
 #: Facts that `maintain` compares with all others: the newest.
@@ -5954,8 +6131,13 @@ def _find_allowed(searching: Searching, args: Row) -> set[int] | None:
     if not where and not wanted:
         return None
     sql = "SELECT c.id, f.properties FROM chunk c JOIN file f ON f.id=c.file WHERE %s" % " AND ".join(where or ["1"])
-    rows = searching.index.db.execute(sql, values)
-    return {number for number, properties in rows if not wanted or _has_properties(json.loads(properties), wanted)}
+    passed = {number for number, properties in searching.index.db.execute(sql, values)
+              if not wanted or _has_properties(json.loads(properties), wanted)}
+    if args["current"]:  # a view that was put back from an earlier time is none
+        state = searching.reading.state
+        held = searching.index.dicts("SELECT id, key, ref FROM chunk WHERE kind='note'")
+        passed &= {row["id"] for row in held if row["ref"] == getattr(state.subject(row["key"]).current, "id", None)}
+    return passed
 
 
 def _has_properties(properties: Row, wanted: list[tuple[str, str]]) -> bool:
@@ -5972,13 +6154,20 @@ def _answer_question(searching: Searching, question: str, mode: str | None, allo
     index = searching.index
     by_meaning = searching.model and mode != "lexical" and question.strip()
     vector = searching.encoder().encode([question], question=True)[0] if by_meaning else None
-    found = search_chunks(index, question, vector, mode != "vector", allowed, most)
-    hits = find_hits(index, found, most)
     state = searching.reading.state
     rows = []
-    for row in hits:
+    index.db.execute("BEGIN")  # one snapshot: another command may replace chunks, and their numbers come back
+    try:
+        if vector and index.get("fingerprint") != searching.model["fingerprint"]:  # type: ignore[index]
+            vector = None  # another command turned to another model: its vectors are not to be met
+        found = search_chunks(index, question, vector, mode != "vector", allowed, most, not searching.pending)
+        hits = find_hits(index, found, most)
+        snippets = [snippet(index, found, row) for row in hits]
+    finally:
+        index.db.execute("COMMIT")
+    for row, text in zip(hits, snippets):
         hit = {name: row[name] for name in _HIT_FIELDS}
-        hit.update(score=round(found.scores[row["id"]], 3), snippet=snippet(index, found, row), status=_status_of(state, row))
+        hit.update(score=round(found.scores[row["id"]], 3), snippet=text, status=_status_of(state, row))
         parts = {name: None if part is None else round(part, 3) for name, part in found.parts[row["id"]].items()}
         rows.append(dict(hit, explain=parts) if explain else hit)
     return {"question": question, "mode": "lexical" if vector is None else mode or "hybrid", "hits": rows}
@@ -6073,10 +6262,13 @@ def _save_eval(vault: Vault, name: str, runs: list[Row], at: str) -> list[Row]:
     """Keep a run in this machine's history, and return how it differs from the last one of the same questions."""
     path = os.path.join(vault.local, "eval.jsonl")
     before: dict[tuple[str, str], Row] = {}
-    for line in read_file(path).decode("utf-8").split("\n") if os.path.isfile(path) else ():
-        kept = json.loads(line) if line else {}
-        if kept.get("file") == name:
-            before.update({(run["mode"], run["group"]): run for run in kept["runs"]})
+    for line in read_file(path).decode("utf-8", "replace").split("\n") if os.path.isfile(path) else ():
+        try:
+            kept = json.loads(line)
+        except ValueError:  # the empty last one, or one that was cut
+            continue
+        if isinstance(kept, dict) and kept.get("file") == name:
+            before.update({(run["mode"], run["group"]): run for run in kept.get("runs", ())})
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps({"at": at, "file": name, "runs": runs}, sort_keys=True) + "\n")
     names = ("hit1", "hit5", "hit10", "recall5", "recall10", "mrr10", "wrong")
@@ -6097,7 +6289,8 @@ def cmd_model(call: Call, args: Row) -> Result:
                  "provider": find_provider(m)[0], "missing": find_provider(m)[1] or None, "used": bool(used and used["name"] == m["name"])}
                 for m in list_models(call.models)]
         return {"folder": call.models, "models": rows, "warnings": []}
-    if not is_word(name, MODEL_NAME_PATTERN, 80) or find_model(call.models, name) is None:
+    there = is_word(name, MODEL_NAME_PATTERN, 80) and os.path.isfile(os.path.join(call.models, name, "model.json"))
+    if not there or (do == "use" and find_model(call.models, name) is None):
         raise NotFound("not-found", "no model %s in %s" % (quote(name), call.models), "model lists them")
     if do == "use":
         use_model(call.models, name)
@@ -6116,14 +6309,14 @@ def _add_model(call: Call, what: str, args: Row) -> Result:
         raise Refused("bad-value", "a model %s is there already" % name, "model remove %s, or give another name with --as" % name)
     source = os.path.realpath(folder) if is_folder else fetch_model(what, args["download"])
     row = add_model(call.models, name, source, "int8" if args["int8"] else "float32")
-    if not os.path.isfile(os.path.join(call.models, "in-use")):
+    if find_model(call.models, None) is None:
         use_model(call.models, name)
     provider, missing = find_provider(row)
     return {"folder": call.models, "add": name, "provider": provider, "agreement": row["agreement"], "fingerprint": row["fingerprint"],
             "warnings": [missing] if missing else []}
 
 
-# == CLI == one command table; parsing, printing, exit status == 720 ==
+# == CLI == one command table; parsing, printing, exit status == 760 ==
 
 Command = namedtuple("Command", "name help run say args")
 
@@ -6346,7 +6539,8 @@ def _say_rebuild(r: Result) -> None:
 
 
 def _hit_line(h: Row) -> str:
-    said = [h["status"], *(h[name] for name in ("trust", "source", "actor", "ref", "outside") if h[name])]
+    said = ["the owner's note" if h["status"] == "free" else h["status"]]
+    said += [h[name] for name in ("trust", "source", "actor", "ref", "outside") if h[name]]
     where = "%s:%d-%d" % (h["path"], h["first"], h["last"])
     return "%s%s  (%s)  %.2f" % (where, "  " + h["trail"] if h["trail"] else "", ", ".join(said), h["score"])
 
@@ -6414,7 +6608,7 @@ def _say_eval(r: Result) -> None:
     print("| mode | group | questions | %s |\n|---|---|---:|%s" % (" | ".join(names), "---:|" * len(names)))
     for row in (*r["runs"], *(dict(c, mode="change of " + c["mode"], questions="") for c in r["change"])):
         figures = " | ".join("%.3f" % row[n] if n in row else "" for n in names)
-        print("| %s | %s | %s | %s |" % (row["mode"], row["group"], row["questions"], figures))
+        print("| %s | %s | %s | %s |" % (row["mode"], printable(row["group"]).replace("|", "\\|"), row["questions"], figures))
     _say_incomplete(r)
 
 
@@ -6660,6 +6854,8 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
                     clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"])
         call.models, call.index_root = _models_folder(), os.environ.get("MUNIMENT_INDEX_ROOT") or None
         call.tell = _teller(as_json)
+        for variable, value in _QUIET:
+            os.environ.setdefault(variable, value)
         if command.run is None:
             return _demo(args["dir"], as_json)
         try:
@@ -6683,6 +6879,10 @@ def _models_folder() -> str:
     """Return where this machine keeps its models."""
     base = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_DATA_HOME")
     return os.environ.get("MUNIMENT_MODELS") or os.path.join(base or os.path.expanduser("~/.local/share"), "muniment", "models")
+
+
+#: For what a model's packages read of the environment: nothing is told to anybody, and no more than two threads are busy.
+_QUIET = (("HF_HUB_DISABLE_TELEMETRY", "1"), ("RAYON_NUM_THREADS", "2"), ("TOKENIZERS_PARALLELISM", "true"))
 
 
 def _teller(as_json: bool) -> Callable[[str, int, int], None]:
@@ -6752,6 +6952,9 @@ def run() -> None:
     except BrokenPipeError:  # the reader has gone; what it was to read is recorded all the same
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 0
+    except KeyboardInterrupt:
+        print("\nmuniment: interrupted; what was done is kept, and the same command goes on from there", file=sys.stderr)
+        status = 130
     sys.exit(status)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 #: The packages that the engine uses where they are installed.
-OPTIONAL = ("portalocker", "jsonschema", "sqlite_vec")
+OPTIONAL = ("portalocker", "jsonschema", "sqlite_vec", "numpy")
 ROOT = str(Path(__file__).resolve().parent.parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)  # `import engine` is the checkout's

@@ -199,7 +199,7 @@ def search(vault):
     vault("eval", "-", exit_status=2)
     model = vault.folder / "tiny"
     model.mkdir()
-    for name, text in (("config.json", '{"hidden_size": 8}'), ("tokenizer.json", "{}"), ("model.onnx", "")):
+    for name, text in (("config.json", '{"hidden_size": 8}'), ("tokenizer.json", '{"model": {}}'), ("model.onnx", "")):
         (model / name).write_text(text)
     os.environ["MUNIMENT_MODELS"] = str(vault.folder / "models")
     vault("model", "add", "tiny")

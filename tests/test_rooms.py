@@ -87,7 +87,7 @@ DEAR = (
 BROUGHT = {"sqlite3": {"datetime"}}
 #: Packages outside the standard library, each imported only by the command that uses it.
 PACKAGES = frozenset(
-    "huggingface_hub jsonschema numpy onnxruntime portalocker referencing sentence_transformers tokenizers torch".split()
+    "huggingface_hub jsonschema numpy onnx onnxruntime portalocker referencing sentence_transformers tokenizers torch transformers".split()
 )
 
 #: Calls that change the disk.
