@@ -3806,6 +3806,8 @@ def _connect(path: str) -> Any:
 
 def load_sqlite_vec(index: Index) -> str | None:
     """Bring sqlite-vec into an index's connection; return None, or why that cannot be and what would help."""
+    if index.path == ":memory:":
+        return "the index is in memory, for this command alone: no vectors are made"
     folder = find_package("sqlite_vec")  # importing it would import numpy
     library = next((os.path.join(folder, n) for n in sorted(os.listdir(folder)) if n.startswith("vec0.")), None) if folder else None
     if library is None:
@@ -3832,8 +3834,6 @@ def _register(index: Index, library: str) -> str | None:
         register, cancel = host.sqlite3_auto_extension, host.sqlite3_cancel_auto_extension
     except (ImportError, OSError, AttributeError) as error:  # a SQLite that is built in, or a library of another system
         return "this Python's sqlite3 loads no extensions (%s): use a Python that does, as the system's often is" % error
-    if index.path == ":memory:":
-        return "this Python's sqlite3 loads no extensions into an index that is in memory"
     register.argtypes = cancel.argtypes = [ctypes.c_void_p]
     register(start)
     index.db.close()
@@ -3861,13 +3861,21 @@ def open_index(path: str, writable: bool, keep: bool = False) -> Index:
                 raise Unsupported("newer-index", "%s was made by a newer engine: format %d, this one knows %d" % (
                     path, made_by, _INDEX_FORMAT), "use that engine, or make the index anew with index --rebuild")
             if made_by == _INDEX_FORMAT and index.get("chunker") in (None, str(CHUNKER)):
+                if not keep:
+                    index.db.execute("BEGIN IMMEDIATE")  # a file that cannot be written must be known now
+                    index.db.execute("ROLLBACK")
                 index.reasons += reasons
                 return index
             index.db.close()
             reasons.append("the index was an older engine's, and is made anew")
-        except (sqlite3.DatabaseError, ValueError) as error:
-            if isinstance(error, sqlite3.OperationalError) and "no such" not in str(error):  # it is sound, but cannot be had now
+        except (sqlite3.OperationalError, OSError) as error:
+            if re.search("locked|busy", str(error)):
                 raise
+            if "no such" not in str(error):  # it may be sound, but cannot be had
+                reasons.append("the index cannot be opened (%s): it is made in memory, for this command alone" % error)
+                break
+            reasons.append("the index was damaged (%s), and is made anew" % error)
+        except (sqlite3.DatabaseError, ValueError) as error:
             reasons.append("the index was damaged (%s), and is made anew" % error)
         if keep:
             break
@@ -3885,14 +3893,16 @@ def find_root(vault: Vault, named: str | None) -> str:
             raise Refused("bad-value", "index-root: %s is not a folder" % root,
                           "name one that is, or none: config index-root . --human-approved")
         return root
-    folder = vault.root
-    while True:
-        if os.path.isdir(os.path.join(folder, ".obsidian")):
+    owner, folder = os.stat(vault.root).st_uid, vault.root
+    while os.stat(folder).st_uid == owner:  # nobody else's folder is ever adopted
+        sign = os.path.join(folder, ".obsidian")
+        if os.path.isdir(sign) and os.stat(sign).st_uid == owner:
             return folder
         parent = os.path.dirname(folder)
         if parent == folder:
-            return vault.root
+            break
         folder = parent
+    return vault.root
 
 
 def list_files(root: str, vault: Vault) -> Iterator[tuple[str, str | None]]:
@@ -3916,7 +3926,8 @@ def list_files(root: str, vault: Vault) -> Iterator[tuple[str, str | None]]:
         below = []
         for entry in entries:
             path = folder + "/" + entry.name if folder else entry.name
-            if path in left_out or entry.name.startswith(".") or entry.name == "node_modules":
+            around = inside.startswith(path + "/")  # the vault may lie in a folder that is left out else
+            if path in left_out or ((entry.name.startswith(".") or entry.name == "node_modules") and not around):
                 continue
             if any("\ud800" <= letter <= "\udfff" for letter in entry.name):
                 if entry.is_dir(follow_symlinks=False) or entry.name.lower().endswith(".md"):
@@ -4045,7 +4056,9 @@ def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> N
     if kind == "journal" and not actor:  # only its first page names a run's actor
         row = db.execute("SELECT c.actor FROM chunk c JOIN file f ON f.id=c.file WHERE f.path=?", (re.sub("_[0-9]+[.]md$", ".md", path),))
         actor = next((found for (found,) in row), None)
-    for chunk in page.chunks if kind != "journal" else [chunk._replace(actor=actor) for chunk in page.chunks]:
+    foreign = "external" if not kind and is_sealed(data) else None  # a view, but of no subject that this vault knows
+    for chunk in page.chunks if kind else [chunk._replace(source=foreign) for chunk in page.chunks]:
+        chunk = chunk._replace(actor=actor)  # noqa: PLW2901 - of a later page too
         title = chunk.actor or "" if kind == "journal" else page.title
         own = [chunk.key, chunk.ref, chunk.outside] if kind else [folder, path.rpartition("/")[2][:-3]]
         labels = " ".join([*page.tags, *(word for word in own if word)])
@@ -4311,17 +4324,20 @@ def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: 
     spread = math.sqrt(sum((c - mean) ** 2 for c in sample) / len(sample)) or 1.0
 
     def numbers_of(chunks: Iterable[int]) -> list[int]:
-        sql = "SELECT v.id FROM chunk c CROSS JOIN vector v ON v.input=c.input AND v.fingerprint=? WHERE c.id IN (%s)"
-        return [row[0] for row in db.execute(sql % ",".join(map(str, chunks)), (fingerprint,))]
+        sql = ("SELECT v.id FROM json_each(?) j CROSS JOIN chunk c ON c.id=j.value CROSS JOIN vector v ON v.input=c.input"
+               " AND v.fingerprint=?")  # all chunks may be allowed: too many to be written out
+        return [row[0] for row in db.execute(sql, (json.dumps(list(chunks)), fingerprint))]
 
     def chunks_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
         sql = "SELECT c.id, v.id FROM vector v CROSS JOIN chunk c ON c.input=v.input WHERE v.id IN (%s)" % ",".join(map(str, numbers))
         return [(chunk, number) for chunk, number in db.execute(sql) if allowed is None or chunk in allowed]
 
-    # -1 is no row: IN of one number is planned as equality, which sqlite-vec applies after the k nearest
-    where = "" if allowed is None else " AND rowid IN (-1,-2%s)" % "".join(",%d" % number for number in numbers_of(allowed))
-    nearest = {number: 1 - distance for number, distance in db.execute(
-        "SELECT rowid, distance FROM near WHERE vector MATCH vec_int8(?) AND k=%d%s" % (_CANDIDATES, where), (vector,))}
+    sql = "SELECT rowid, distance FROM near WHERE vector MATCH vec_int8(?) AND k=%d" % _CANDIDATES
+    if allowed is None:
+        rows = db.execute(sql, (vector,))
+    else:
+        rows = db.execute(sql + " AND rowid IN (SELECT value FROM json_each(?))", (vector, json.dumps(numbers_of(allowed))))
+    nearest = {number: 1 - distance for number, distance in rows}
     around = _find_neighbours(index, {chunk for chunk, _ in chunks_of(nearest)} | set(also))
     more = numbers_of({*also, *(other for others in around.values() for other in others)})
     nearest.update(_cosines(index, vector, [number for number in more if number not in nearest]))
@@ -4438,8 +4454,8 @@ def find_similar(index: Index, kind: str, vectors: bool, newest: int = _COMPARED
     """Return pairs of current facts of one area, or of free notes, that stand out as alike and are each other's nearest, best first."""
     rows = index.dicts(
         "SELECT c.id, c.key, c.ref, c.text, c.title, c.trust, f.path, v.data, v.sha256, v.id AS number FROM chunk c JOIN file f"
-        " ON f.id=c.file LEFT JOIN vector v ON v.input=c.input AND v.fingerprint=? WHERE c.id IN (SELECT min(id) FROM chunk WHERE kind=? GROUP BY file)"
-        " ORDER BY c.at DESC, c.id DESC LIMIT ?", index.get("fingerprint"), kind, _COMPARED_MAX)
+        " ON f.id=c.file LEFT JOIN vector v ON v.input=c.input AND v.fingerprint=? WHERE c.id IN (SELECT min(id) FROM chunk"
+        " WHERE kind=? GROUP BY file) ORDER BY c.at DESC, c.id DESC LIMIT ?", index.get("fingerprint"), kind, _COMPARED_MAX)
     for row in rows:
         if row["number"]:
             check_vector(index, row["number"], row["data"], row["sha256"])
@@ -6006,9 +6022,8 @@ def cmd_index(call: Call, args: Row) -> Result:
         remove_cache(vault.index)
         if args["drop"]:
             return {"dropped": there, "path": vault.index, "warnings": []}
-    before = _index_state(call, vault) if args["status"] else None
-    if before is not None:
-        return before
+    if args["status"]:
+        return _index_state(call, vault)
     searching = Searching(call, None, float("inf"))
     return {**searching.about(), **_counts(searching.index, searching.model), "sweep": searching.sweep}
 
@@ -6121,7 +6136,7 @@ def _find_allowed(searching: Searching, args: Row) -> set[int] | None:
         values.append(parse_date(args["since"], "--since"))
     for tag in args["tags"] or ():
         where.append("instr(f.tags, ?)")
-        values.append(" %s " % parse_line(tag.lstrip("#"), "--tag").lower())
+        values.append(" %s " % parse_word(parse_line(tag.lstrip("#"), "--tag").lower(), r"\S+", 200, "--tag"))
     wanted = []
     for pair in args["properties"] or ():
         name, sign, value = pair.partition("=")
@@ -6174,12 +6189,14 @@ def _answer_question(searching: Searching, question: str, mode: str | None, allo
 
 
 def _status_of(state: State, row: Row) -> str:
-    """Return what a hit is now: current, contested, expired, closed, replaced on DATE by ID, an entry, or the owner's note."""
+    """Return what a hit is now: current, contested, expired, closed, replaced on DATE by ID, an entry, the owner's, or another vault's."""
     if row["kind"] in ("free", "journal"):
-        return "entry" if row["kind"] == "journal" else "free"
+        return "entry" if row["kind"] == "journal" else "foreign" if row["source"] else "free"
     door = state.door(row["key"])
     claim = state.find_claim(row["ref"]) if row["ref"] and is_id(row["ref"], "PS") else None
     subject = state.subject(row["key"])
+    if claim is None and door is None:
+        return "foreign"
     if claim is None or claim.id in [c.id for c in subject.frontier]:
         if door is None:
             return "closed"
@@ -6196,7 +6213,7 @@ def cmd_eval(call: Call, args: Row) -> Result:
     if not cases:
         raise Usage("usage", "eval: the file holds no question", 'a line is {"q": "...", "answers": ["path or ref"]}')
     modes = MODES if args["mode"] == "all" else (args["mode"],) if args["mode"] else (None,)
-    searching = Searching(call, None, float("inf"))
+    searching = Searching(call, "lexical" if args["mode"] == "lexical" else None, float("inf"))
     if not searching.model:
         if args["mode"] not in (None, "lexical", "all"):
             raise Unsupported("missing-package", "--mode %s: %s" % (args["mode"], searching.why), "install it, or --mode lexical")
@@ -6539,8 +6556,8 @@ def _say_rebuild(r: Result) -> None:
 
 
 def _hit_line(h: Row) -> str:
-    said = ["the owner's note" if h["status"] == "free" else h["status"]]
-    said += [h[name] for name in ("trust", "source", "actor", "ref", "outside") if h[name]]
+    said = [{"free": "the owner's note", "foreign": "a view of another vault"}.get(h["status"]) or str(h["status"])]
+    said += [str(h[name]) for name in ("trust", "source", "actor", "ref", "outside") if h[name]]
     where = "%s:%d-%d" % (h["path"], h["first"], h["last"])
     return "%s%s  (%s)  %.2f" % (where, "  " + h["trail"] if h["trail"] else "", ", ".join(said), h["score"])
 
