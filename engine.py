@@ -49,7 +49,6 @@ import re
 import sqlite3
 import sys
 import time
-import unicodedata
 from collections import namedtuple
 
 try:
@@ -223,7 +222,7 @@ class BadRecord(ValueError):
         self.fault, self.detail = fault, detail
 
 
-# == GRAMMAR == ids, keys, text and dates: is_*, parse_*, format_* == 290 ==
+# == GRAMMAR == ids, keys, text and dates: is_*, parse_*, format_* == 300 ==
 
 TAG_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 KEY_PATTERN = r"[a-z0-9]+(?:[.-][a-z0-9]+)*"
@@ -485,6 +484,18 @@ def parse_integer(value: Any, what: str, least: int, most: int) -> int:
     if not is_integer(value, least, most):
         raise Refused("bad-value", "%s: %s is not an integer from %d to %d" % (what, quote(value), least, most), "give one of these")
     return int(value)
+
+
+class Pattern:
+    """A regular expression that is compiled when it is first used: most commands use few, and each costs a start."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __getattr__(self, name: str) -> Any:
+        compiled = re.compile(self._text)
+        self.__dict__.update({n: getattr(compiled, n) for n in ("match", "search", "fullmatch", "findall", "finditer", "split", "sub")})
+        return self.__dict__[name]
 
 
 def sha256(data: Any) -> str:
@@ -3023,30 +3034,29 @@ Chunk = namedtuple("Chunk", "first last trail text kind key ref outside at sourc
 Term = namedtuple("Term", "word query")
 
 #: What opens a fence, also as the first thing of a list's item; a line with backticks further on is text with code in it.
-_FENCE = re.compile(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*(`{3,}(?!`)(?![^`]*`)|~{3,})")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
-_SENTENCE_END = re.compile("[.!?][\"')\\]]*\\s|[\u3002\uff01\uff1f][\u300d\u300f\uff09\u3011\u201d\u2019]*")
-_LINK_ITEM = re.compile(r"(?:(?:[-*+]|[0-9]+[.)])\s*)?(?:\[\[[^\]]*\]\]|\[[^\]]*\]\([^)]*\))[\s.,;]*$")
-_HYPHEN = re.compile(r"-(?:\s+|$)")
-_LIST_ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"(?=\s*(?:,|$))|'[^']*'(?=\s*(?:,|$))|[^,]+)\s*,?""")
-_INLINE_TAG = re.compile(r"(?<!\S)#([^\W\d_][\w/-]*)")
+_FENCE = Pattern(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*(`{3,}(?!`)(?![^`]*`)|~{3,})")
+_HEADING = Pattern(r" {0,3}(#{1,6})(?![^ \t])")
+_SENTENCE_END = Pattern("[.!?][\"')\\]]*\\s|[\u3002\uff01\uff1f][\u300d\u300f\uff09\u3011\u201d\u2019]*")
+_LINK_ITEM = Pattern(r"(?:(?:[-*+]|[0-9]+[.)])\s*)?(?:\[\[[^\]]*\]\]|\[[^\]]*\]\([^)]*\))[\s.,;]*$")
+_HYPHEN = Pattern(r"-(?:\s+|$)")
+_LIST_ITEM = Pattern(r"""\s*("(?:[^"\\]|\\.)*"(?=\s*(?:,|$))|'[^']*'(?=\s*(?:,|$))|[^,]+)\s*,?""")
+_INLINE_TAG = Pattern(r"(?<!\S)#([^\W\d_][\w/-]*)")
 _CJK = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
-_CJK_RUN = re.compile("[%s]+" % _CJK)
-_MIXED = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}|[^\W\d_][0-9]|[0-9][^\W\d_]")
-_GLUED = re.compile("(?<=[%s])[^\\W%s]+|[^\\W%s]+(?=[%s])" % (_CJK, _CJK, _CJK, _CJK))
-_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
+_CJK_RUN = Pattern("[%s]+" % _CJK)
+_MIXED = Pattern(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}|[^\W\d_][0-9]|[0-9][^\W\d_]")
+_JOINT = Pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
 _SILENT = """a about after all also am an and any are as at be because been being but by can could did do does doing for from had has
 have having he her here him his how i if in into is it its just me more most my nor of on or our s she should so some such t than that
 the their them then there these they this those to too up very was we were what when where which while who whom why will with would you
 your d ll m re ve don doesn didn isn aren wasn weren wouldn couldn shouldn hasn haven hadn"""
 #: A letter with its marks, a Korean syllable in its parts, a character that has another's form: what is written as one as well.
-_APART = re.compile("[^\\W_][\u0300-\u036f\u3099\u309a]{1,8}|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uf900-\ufaff]")
+_APART = Pattern("[^\\W_][\u0300-\u036f\u3099\u309a]{1,8}|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uf900-\ufaff]")
 #: Words that say nothing of what a question is about.
 SILENT_WORDS = frozenset(_SILENT.split())
-_VIEW_CLAIM = re.compile(r"(?:Instead of )?([PS][0-9]+-[%s]{8})(?: \(current\))?:" % TAG_LETTERS)
-_VIEW_SAID = re.compile(r"([a-z]+)/(working|confirmed), .*?, ([0-9]{4}-[0-9]{2}-[0-9]{2})[.;]")
-_VIEW_ENTRY = re.compile(r"(%s), importance [1-5](?:, ref (.+))?" % AT_PATTERN)
-_VIEW_HEAD = re.compile(r"## (?:(%s) )?(?:Open: )?(C-[0-9a-f]+|[EPS][0-9]+-[%s]{8})" % (AT_PATTERN, TAG_LETTERS))
+_VIEW_CLAIM = Pattern(r"(?:Instead of )?([PS][0-9]+-[%s]{8})(?: \(current\))?:" % TAG_LETTERS)
+_VIEW_SAID = Pattern(r"([a-z]+)/(working|confirmed), .*?, ([0-9]{4}-[0-9]{2}-[0-9]{2})[.;]")
+_VIEW_ENTRY = Pattern(r"(%s), importance [1-5](?:, ref (.+))?" % AT_PATTERN)
+_VIEW_HEAD = Pattern(r"## (?:(%s) )?(?:Open: )?(C-[0-9a-f]+|[EPS][0-9]+-[%s]{8})" % (AT_PATTERN, TAG_LETTERS))
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[int, int, int]]:
@@ -3275,6 +3285,8 @@ def is_list_of_links(text: str) -> bool:
 
 def _compose(text: str) -> str:
     """Return text with each letter and its marks as one character, where there is one: a mark alone would end a word."""
+    import unicodedata
+
     return text if text.isascii() else _APART.sub(lambda found: unicodedata.normalize("NFC", found.group()), text)
 
 
@@ -4447,7 +4459,7 @@ _COMPARED_MAX = 2_000
 _SUGGESTED_SPREAD = {"note": 0.75, "free": 2.0}
 #: A pair that is less alike than this is not suggested, however little the others are.
 _SUGGESTED_MIN = 0.9
-_NEGATION = re.compile(r"\b(?:not|never|no|without|off|cannot)\b|n't\b")
+_NEGATION = Pattern(r"\b(?:not|never|no|without|off|cannot)\b|n't\b")
 
 
 def find_similar(index: Index, kind: str, vectors: bool, newest: int = _COMPARED_MAX) -> list[tuple[float, Row, Row]]:

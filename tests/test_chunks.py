@@ -94,6 +94,7 @@ def check_chunks(lines, chunks):
         assert own[0][0] != "blank"
         assert own[-1][0] != "blank"
         assert chunk.trail == own[0][2]
+        assert chunk.text.strip()
         if own[0][1] in split:
             place[own[0][1]] = check_piece(chunk, units[own[0][1]][0], texts[own[0][1]], place[own[0][1]])
             continue
@@ -237,6 +238,9 @@ def test_paragraphs_are_merged_until_they_are_worth_a_vector():
     check_chunks(lines, chunks)
     assert all(800 <= len(chunk.text) <= MOST for chunk in chunks[:-1])
     assert len(engine.chunk_markdown(["a", "", "b", "", "```", "c", "```", "d"])) == 1
+    for size in (MOST - 4, MOST - 3, MOST - 2, MOST - 1, MOST):
+        chunks = engine.chunk_markdown(["a", "", "b" * size])
+        assert max(len(chunk.text) for chunk in chunks) <= MOST
 
 
 # -- a page, and its properties --

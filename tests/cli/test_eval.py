@@ -37,6 +37,9 @@ def shelf(project):
     write(project, "far/a.md", "Amber birch cedar.\n")
     write(project, "far/b.md", "The amber thing.\n")
     write(project, "far/c.md", "The amber thing.\n")
+    write(project, "near/a.md", "Dahlia elder fern.\n")
+    write(project, "near/b.md", "Here a dahlia, an elder and a fern stand side by side, as they did in the year before.\n")
+    write(project, "near/c.md", "The dahlia thing.\n")
     return project
 
 
@@ -102,11 +105,13 @@ def test_nothing_found(asked):
 
 
 def test_confidently_wrong(asked):
-    """A first hit that is far ahead of the second is confidently wrong if it is none of the answers; one that is not far ahead is not."""
+    """A first hit is confidently wrong that is no answer, and further ahead of the second than that is of the last one shown."""
     assert figures(asked(case("amber birch cedar", "far/b.md")))["wrong"] == 1.0
     assert figures(asked(case("amber birch cedar", "far/a.md")))["wrong"] == 0.0
     assert figures(asked(case("amber birch cedar", "nowhere.md")))["wrong"] == 1.0
     assert figures(asked(case("quokka", "nowhere.md")))["wrong"] == 0.0
+    assert figures(asked(case("dahlia elder fern", "nowhere.md")))["wrong"] == 0.0
+    assert figures(asked(case("ocelot", "nowhere.md")))["wrong"] == 0.0
 
 
 def test_means(asked):
