@@ -1268,7 +1268,7 @@ _APPLY: dict[str, Callable[[Any, str, str, int, Body, str], None]] = {
 }
 
 
-# == VIEWS == render_*(state) -> text, and the seal by which a view is known == 420 ==
+# == VIEWS == render_*(state) -> text, and the seal by which a view is known == 430 ==
 
 _SEAL = "<!-- muniment view sha256:%s -->\n"
 _SEAL_BYTES = len(_SEAL % ("0" * 64))
@@ -1594,6 +1594,14 @@ def render_card(state: Any, key: str, page: int) -> str:
         others = [c for c in map(state.find_claim, body["parents"]) if c and c.id not in (body.get("chosen"), body.get("proposal"))]
         parts += ["\nInstead of %s:\n\n%s" % (c.id, _block(state, c)) for c in others]
     return seal("".join(parts))
+
+
+def find_view(path: str) -> tuple[str, str, int] | None:
+    """Return (kind, name, page) of the view whose place in the vault is ``path``, or None: the inverse of `view_path`."""
+    folder, _, file = path.partition("/")
+    kind = next((kind for kind, place in _FOLDER_OF.items() if place == folder), None)
+    found = re.fullmatch(r"([^/_]+)(?:_([0-9]+))?\.md", file)
+    return (kind, found.group(1), int(found.group(2) or 1)) if kind and found else None
 
 
 def count_pages(items: int) -> int:
@@ -3352,7 +3360,7 @@ def is_near_word(one: str, other: str) -> bool:
     return rows[-1][-1] <= most
 
 
-# == EMBEDDING == text as vectors of one space, by whichever package is there == 370 ==
+# == EMBEDDING == text as vectors of one space, by whichever package is there == 380 ==
 
 #: The model that is meant where none is named.
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -3416,9 +3424,13 @@ def find_model(folder: str, name: str | None) -> Row | None:
         return None
     try:
         row = json.loads(read_file(path))
-        return {field: row[field] for field in _MODEL_FIELDS}
+        known = {field: row[field] for field in _MODEL_FIELDS}
+        sound = is_integer(known["dims"], 1, 65_536) and is_integer(known["length"], 1) and known["pooling"] in ("mean", "cls")
     except (ValueError, KeyError, TypeError):  # cut, or of another form
-        raise Damaged("damaged", "%s is not a model's file" % path, "model remove %s, then add it again" % name) from None
+        sound = False
+    if not sound:
+        raise Damaged("damaged", "%s is not a model's file" % path, "model remove %s, then add it again" % name)
+    return known
 
 
 def list_models(folder: str) -> list[Row]:
@@ -3664,7 +3676,8 @@ def fetch_model(name: str, download: bool) -> str:
         return str(snapshot_download(name if "/" in name else "sentence-transformers/" + name, allow_patterns=list(_HUB_FILES),
                                      local_files_only=not download))
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
-        raise NotFound("not-found", "the model %s cannot be had: %s" % (quote(name), str(error).split("\n", maxsplit=1)[0]),
+        said = "its hub cannot be reached, or has it not (%s)" % type(error).__name__ if download else "it is not on this machine"
+        raise NotFound("not-found", "the model %s cannot be had: %s" % (quote(name), said),
                        "name a folder that holds it" if download else "add --download, or name a folder that holds it") from None
 
 
@@ -3742,8 +3755,8 @@ class Index:
     """
 
     def __init__(self, path: str) -> None:
-        if path != ":memory:" and not os.path.exists(path):
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        if path != ":memory:":
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
         self.path = path
         self.reasons: list[str] = []
         self.db = _connect(path)
@@ -3818,8 +3831,6 @@ def _connect(path: str) -> Any:
 
 def load_sqlite_vec(index: Index) -> str | None:
     """Bring sqlite-vec into an index's connection; return None, or why that cannot be and what would help."""
-    if index.path == ":memory:":
-        return "the index is in memory, for this command alone: no vectors are made"
     folder = find_package("sqlite_vec")  # importing it would import numpy
     library = next((os.path.join(folder, n) for n in sorted(os.listdir(folder)) if n.startswith("vec0.")), None) if folder else None
     if library is None:
@@ -3865,20 +3876,20 @@ def open_index(path: str, writable: bool, keep: bool = False) -> Index:
     """
     reasons = [] if writable else ["the vault cannot be written: the index is made in memory, for this command alone"]
     for _ in range(2 if writable else 0):
+        index = None
         try:
             index = Index(path)
             made_by = int(index.get("format") or 0)
             if made_by > _INDEX_FORMAT:
-                index.db.close()
+                index.close()
                 raise Unsupported("newer-index", "%s was made by a newer engine: format %d, this one knows %d" % (
                     path, made_by, _INDEX_FORMAT), "use that engine, or make the index anew with index --rebuild")
             if made_by == _INDEX_FORMAT and index.get("chunker") in (None, str(CHUNKER)):
                 if not keep:
                     index.db.execute("BEGIN IMMEDIATE")  # a file that cannot be written must be known now
                     index.db.execute("ROLLBACK")
-                index.reasons += reasons
+                index.reasons = reasons  # this one stays open
                 return index
-            index.db.close()
             reasons.append("the index was an older engine's, and is made anew")
         except (sqlite3.OperationalError, OSError) as error:
             if re.search("locked|busy", str(error)):
@@ -3889,6 +3900,9 @@ def open_index(path: str, writable: bool, keep: bool = False) -> Index:
             reasons.append("the index was damaged (%s), and is made anew" % error)
         except (sqlite3.DatabaseError, ValueError) as error:
             reasons.append("the index was damaged (%s), and is made anew" % error)
+        finally:
+            if index and index.reasons is not reasons:
+                index.close()
         if keep:
             break
         remove_cache(path)
@@ -3903,7 +3917,10 @@ def find_root(vault: Vault, named: str | None) -> str:
         root = os.path.realpath(os.path.join(vault.root, named))
         if not os.path.isdir(root):
             raise Refused("bad-value", "index-root: %s is not a folder" % root,
-                          "name one that is, or none: config index-root . --human-approved")
+                          "name one that is, in $MUNIMENT_INDEX_ROOT or the setting index-root; `.` is none")
+        if os.path.commonpath([root, vault.root]) not in (root, vault.root):
+            raise Refused("bad-value", "index-root: %s neither holds the vault nor lies in it" % root,
+                          "name one that does, in $MUNIMENT_INDEX_ROOT or the setting index-root; `.` is none")
         return root
     owner, folder = os.stat(vault.root).st_uid, vault.root
     while os.stat(folder).st_uid == owner:  # nobody else's folder is ever adopted
@@ -3970,12 +3987,13 @@ def sweep(index: Index, root: str, vault: Vault, now: int, tell: Callable[[str, 
         index.reasons.append("the indexed folder was %s: all of it is read anew" % index.get("root"))
         _clear(index)
     changed: list[tuple[str, bytes | None, str | None]] = []
-    counts = {"files": 0, "changed": 0, "gone": 0}
+    counts: Row = {"files": 0, "changed": 0, "gone": 0, "paths": []}
     if index.get("root") != root:
         index.put(root=root, chunker=CHUNKER)  # before anything is read: a sweep that is cut short says what it read
     known, seen = _known(index), set[str]()
     for path, data, skipped in _find_changed(root, vault, known, seen):
         changed.append((path, data, skipped))
+        counts["paths"].append(path)
         if len(changed) >= _FILES_A_COMMIT:
             counts["changed"] += _replace(index, changed, vault, root, now)
             changed = []
@@ -4297,7 +4315,7 @@ def _score_words(index: Index, question: str, allowed: set[int] | None, found: F
 
 
 def _rows_of(index: Index, ids: Iterable[int]) -> dict[int, Row]:
-    rows = index.dicts("SELECT c.*, f.path FROM chunk c JOIN file f ON f.id=c.file WHERE c.id IN (%s)" % ",".join(map(str, ids)))
+    rows = index.dicts("SELECT c.*, f.path, f.sha256 FROM chunk c JOIN file f ON f.id=c.file WHERE c.id IN (%s)" % ",".join(map(str, ids)))
     return {row["id"]: row for row in rows}
 
 
@@ -4405,10 +4423,10 @@ def find_hits(index: Index, found: Found, most: int) -> list[Row]:
     best_of: dict[str, float] = {}
     for n, row in rows.items():
         if row["key"] and row["kind"] != "note":
-            best_of[row["key"]] = max(best_of.get(row["key"], 0.0), found.scores[n])
+            best_of[row["key"]] = max(best_of.get(row["key"], found.scores[n]), found.scores[n])
     for n, row in rows.items():
         if row["kind"] == "note":
-            found.scores[n] = max(found.scores[n], best_of.get(row["key"], 0.0))
+            found.scores[n] = max(found.scores[n], best_of.get(row["key"], found.scores[n]))
     order = sorted(rows.values(), key=lambda r: (-round(found.scores[r["id"]], 3), r["kind"] != "note", r["trust"] != "confirmed",
                                                  r["path"], r["first"]))
     hits: list[Row] = []
@@ -5941,13 +5959,14 @@ def _check_files(vault: Vault, report: Any) -> None:
                 report("warning", "writable-by-others", path, "its group or everyone may write it")
 
 
-# == FINDING == the commands that search: search, index, eval, model, maintain == 420 ==
+# == FINDING == the commands that search: search, index, eval, model, maintain == 500 ==
 
 #: Seconds that `search` embeds for before it answers with what it has.
 SEARCH_FILL_S = 2.0
 #: What a hit may be, in the order in which equals are shown.
 HIT_KINDS = ("note", "conflict", "journal", "free", "history")
 MODES = ("hybrid", "vector", "lexical")
+_IN_MEMORY = "the index is in memory, for this command alone: no vectors are made"
 _HIT_FIELDS = ("path", "first", "last", "trail", "kind", "key", "ref", "outside", "at", "source", "trust", "actor", "also")
 
 
@@ -5962,29 +5981,70 @@ class Searching:
         self.root = find_root(vault, call.index_root or self.reading.state.text_setting("index-root"))
         started = time.monotonic()
         self.sweep = sweep(self.index, self.root, vault, call.clock(), call.tell)
+        if self._restore_views(call, self.sweep.pop("paths")):
+            self.sweep["changed"] += sweep(self.index, self.root, vault, call.clock(), call.tell)["changed"]
         self.index.put(swept=call.clock(), swept_ms=round((time.monotonic() - started) * 1000))
         self.model, self.why = self._find_model(call, mode)
         self._encoder: Encoder | None = None
-        self.pending = 0
-        if self.model:
-            join_vectors(self.index, self.model)
-            self.pending = fill(self.index, self.model, self.encoder, seconds, call.tell)
+        self._mode = mode
+        self.pending = self._or_words(lambda: self._bring_meaning_in_line(call, seconds)) or 0
         self.warnings += self.index.reasons
         self.skipped = list_skipped(self.index)
+
+    def recorded(self, path: str) -> tuple[Any, str | None]:
+        """Return which view has its place at an indexed path, or None, and its text as the state makes it."""
+        vault = self.reading.vault
+        view = find_view(os.path.relpath(os.path.join(self.root, path), vault.root).replace(os.sep, "/"))
+        return view, render_view(self.reading.state, *view) if view else None
+
+    def _restore_views(self, call: Call, paths: list[str]) -> bool:
+        """Let changed views be rendered again, edited bytes kept as ever; tell whether any was. A fact must be found as it is."""
+        wrong = []
+        for path in paths:
+            view, text = self.recorded(path)
+            there = self.index.db.execute("SELECT sha256 FROM file WHERE path=?", (path,)).fetchone()
+            wrong += [view] if text is not None and there != (sha256(text),) else []
+        if not wrong or not self.reading.vault.is_writable():
+            return False
+        try:
+            with Work(call) as work:
+                work.state.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", wrong)
+                work.commit()
+        except Busy:
+            return False
+        self.reading.state = work.state
+        return True
 
     def _find_model(self, call: Call, mode: str | None) -> tuple[Row | None, str | None]:
         """Return the model to ask for meaning; None and the reason where that cannot be or is not wanted."""
         if mode == "lexical":
             return None, "as asked"
-        model, why = _find_meaning(call, self.index)
+        model, why = _find_meaning(call, self.index) if self.index.path != ":memory:" else (None, _IN_MEMORY)
         if why and mode:
-            raise Unsupported("missing-package", "--mode %s: %s" % (mode, why), "install it, or search by words alone: --mode lexical")
+            raise Unsupported("missing-package", "--mode %s: %s" % (mode, why), "mend that, or search by words alone: --mode lexical")
         return model, why
 
     def encoder(self) -> Encoder:
         """Return the loaded model."""
         self._encoder = self._encoder or load_encoder(self.model)  # type: ignore[arg-type]
         return self._encoder
+
+    def load(self) -> None:
+        """Load the model before many questions are asked; where it cannot be, and meaning was not asked for by name, words answer."""
+        self._or_words(self.encoder)
+
+    def _or_words(self, do: Callable[[], Any]) -> Any:
+        try:
+            return do() if self.model else None
+        except Refused as error:  # a model that cannot be loaded is as one that is not there
+            if self._mode:
+                raise
+            self.model, self.why = None, "%s. Next: %s" % (error.message, error.hint)
+            return None
+
+    def _bring_meaning_in_line(self, call: Call, seconds: float) -> int:
+        join_vectors(self.index, self.model)  # type: ignore[arg-type]
+        return fill(self.index, self.model, self.encoder, seconds, call.tell)  # type: ignore[arg-type]
 
     def about(self) -> Row:
         """Return what each answer says of how it was made."""
@@ -5994,8 +6054,14 @@ class Searching:
 
 def _find_meaning(call: Call, index: Index) -> tuple[Row | None, str | None]:
     """Return the model by which an index can be asked for meaning, or None and why it cannot."""
-    model = find_model(call.models, None)
-    why = "no model is there: model add FOLDER" if model is None else find_provider(model)[1] or load_sqlite_vec(index)
+    try:
+        model = find_model(call.models, None)
+    except Damaged as error:
+        return None, "%s. Next: %s" % (error.message, error.hint)
+    if model is None:
+        there = os.path.isdir(call.models) and any(is_word(name, MODEL_NAME_PATTERN, 80) for name in os.listdir(call.models))
+        return None, "no model is chosen: model use NAME" if there else "no model is there: model add FOLDER"
+    why = find_provider(model)[1] or load_sqlite_vec(index)
     return (None, why) if why else (model, None)
 
 
@@ -6049,16 +6115,17 @@ def _counts(index: Index, model: Row | None) -> Row:
 def _index_state(call: Call, vault: Vault) -> Result:
     """Return how the index is, without bringing it in line: what is stale or gone, when it was last swept, when something was indexed."""
     state = Reading(call).state
-    index = open_index(vault.index, vault.is_writable(), keep=True) if os.path.exists(vault.index) else Index(":memory:")
-    call.states.append(index)
+    there = os.path.exists(vault.index)
+    index = open_index(vault.index, vault.is_writable(), keep=True) if there else Index(":memory:")
+    probe = Index(":memory:")  # sqlite-vec may have to open it once more
+    call.states += [index, probe]
     root = find_root(vault, call.index_root or state.text_setting("index-root"))
-    stale = find_stale(index, root, vault)
-    model, why = _find_meaning(call, index)
+    model, why = _find_meaning(call, probe) if vault.is_writable() else (None, _IN_MEMORY)
     times = {name: format_at(int(value)) if value else None for name, value in ((n, index.get(n)) for n in ("swept", "indexed"))}
-    return {"root": root, **_counts(index, model), "why": why, "pending": count_pending(index, model) if model else 0,
-            **stale, "skipped": list_skipped(index), **times, "swept_ms": int(index.get("swept_ms") or 0),
+    return {"root": root, **_counts(index, model), "path": vault.index, "why": why, "pending": count_pending(index, model) if model else 0,
+            **find_stale(index, root, vault), "skipped": list_skipped(index), **times, "swept_ms": int(index.get("swept_ms") or 0),
             "indexed_root": index.get("root"), "indexed_model": index.get("model"),
-            "size": os.path.getsize(vault.index) if os.path.exists(vault.index) else 0, "warnings": index.reasons}
+            "size": os.path.getsize(vault.index) if there else 0, "warnings": index.reasons}
 
 
 @_on_sound_index
@@ -6070,10 +6137,14 @@ def cmd_search(call: Call, args: Row) -> Result:
         searching = Searching(call, args["mode"], SEARCH_FILL_S)
         return {"suggestions": _suggest(searching), **searching.about()}
     questions = args["questions"] if args["question"] is None else [args["question"]]
+    if not questions:
+        raise Usage("usage", "--queries: %s holds no question" % args["queries"], "a question a line")
     most = parse_integer(args["most"], "--most", 1, 1000)
     searching = Searching(call, args["mode"], SEARCH_FILL_S)
+    searching.load()
     allowed = _find_allowed(searching, args)
-    answers = [_answer_question(searching, question, args["mode"], allowed, most, args["explain"]) for question in questions]
+    answers = [_answer_question(searching, question, args["mode"], allowed, most, args["explain"], _asks_standing(args))
+               for question in questions]
     if not any(answer["hits"] for answer in answers):
         asked = quote(questions[0]) if len(questions) == 1 else "any of %d questions" % len(questions)
         raise NotFound("not-found", "nothing answers %s (%s)" % (asked, _made_by(searching, answers)), _wider(allowed))
@@ -6143,6 +6214,9 @@ def _find_allowed(searching: Searching, args: Row) -> set[int] | None:
         where.append("c.key>=? AND c.key<?")
         key = parse_line(args["key"], "--key", 80)
         values += [key, key + "\x7f"]
+    for name in ("tags", "properties"):
+        if len(args[name] or ()) > LIST_MAX:
+            raise Refused("bad-value", "more than %d of one filter" % LIST_MAX, "say fewer")
     if args["since"] is not None:
         where.append("c.at>=?")
         values.append(parse_date(args["since"], "--since"))
@@ -6152,7 +6226,7 @@ def _find_allowed(searching: Searching, args: Row) -> set[int] | None:
     wanted = []
     for pair in args["properties"] or ():
         name, sign, value = pair.partition("=")
-        if not sign:
+        if not sign or not name:
             raise Usage("usage", "--property: %s is not NAME=VALUE" % quote(pair), "--property status=active")
         wanted.append((name, value))
     if not where and not wanted:
@@ -6160,11 +6234,17 @@ def _find_allowed(searching: Searching, args: Row) -> set[int] | None:
     sql = "SELECT c.id, f.properties FROM chunk c JOIN file f ON f.id=c.file WHERE %s" % " AND ".join(where or ["1"])
     passed = {number for number, properties in searching.index.db.execute(sql, values)
               if not wanted or _has_properties(json.loads(properties), wanted)}
-    if args["current"]:  # a view that was put back from an earlier time is none
-        state = searching.reading.state
-        held = searching.index.dicts("SELECT id, key, ref FROM chunk WHERE kind='note'")
-        passed &= {row["id"] for row in held if row["ref"] == getattr(state.subject(row["key"]).current, "id", None)}
+    if _asks_standing(args):  # what a file says of itself counts only if the state says so too
+        state, named = searching.reading.state, searching.index.dicts("SELECT id, key, ref, source, trust FROM chunk WHERE ref IS NOT NULL")
+        current = {row[1] for row in state.rows("SELECT key, current FROM subject WHERE present=1")} if args["current"] else set()
+        said = {row[0]: row[1:] for row in state.rows("SELECT id, key, source, trust FROM claim")}
+        passed &= {row["id"] for row in named if said.get(row["ref"]) == (row["key"], row["source"], row["trust"])
+                   and (not args["current"] or row["ref"] in current)}
     return passed
+
+
+def _asks_standing(args: Row) -> bool:
+    return bool(args["current"] or args["source"] or args["trust"])
 
 
 def _has_properties(properties: Row, wanted: list[tuple[str, str]]) -> bool:
@@ -6175,13 +6255,13 @@ def _has_properties(properties: Row, wanted: list[tuple[str, str]]) -> bool:
     return all(value.lower() in said(name) for name, value in wanted)
 
 
-def _answer_question(searching: Searching, question: str, mode: str | None, allowed: set[int] | None, most: int, explain: bool) -> Row:
-    """Return one answer: its hits in order, and by which mode they were found."""
+def _answer_question(searching: Searching, question: str, mode: str | None, allowed: set[int] | None, most: int, explain: bool = False,
+                     standing: bool = False) -> Row:
+    """Return one answer: its hits in order, and by which mode they were found; with ``standing`` only what the state vouches for."""
     question = question.encode("utf-8", "replace").decode("utf-8")
     index = searching.index
     by_meaning = searching.model and mode != "lexical" and question.strip()
     vector = searching.encoder().encode([question], question=True)[0] if by_meaning else None
-    state = searching.reading.state
     rows = []
     index.db.execute("BEGIN")  # one snapshot: another command may replace chunks, and their numbers come back
     try:
@@ -6193,22 +6273,32 @@ def _answer_question(searching: Searching, question: str, mode: str | None, allo
     finally:
         index.db.execute("COMMIT")
     for row, text in zip(hits, snippets):
-        hit = {name: row[name] for name in _HIT_FIELDS}
-        hit.update(score=round(found.scores[row["id"]], 3), snippet=text, status=_status_of(state, row))
+        hit = {**{name: row[name] for name in _HIT_FIELDS}, "score": round(found.scores[row["id"]], 3), "snippet": text}
+        hit.update(_standing_of(searching, row))
         parts = {name: None if part is None else round(part, 3) for name, part in found.parts[row["id"]].items()}
         rows.append(dict(hit, explain=parts) if explain else hit)
+    if standing:
+        rows = [row for row in rows if row["status"] != "foreign"]
     return {"question": question, "mode": "lexical" if vector is None else mode or "hybrid", "hits": rows}
 
 
-def _status_of(state: State, row: Row) -> str:
-    """Return what a hit is now: current, contested, expired, closed, replaced on DATE by ID, an entry, the owner's, or another vault's."""
-    if row["kind"] in ("free", "journal"):
-        return "entry" if row["kind"] == "journal" else "foreign" if row["source"] else "free"
-    door = state.door(row["key"])
+def _standing_of(searching: Searching, row: Row) -> Row:
+    """Return what a hit is now, and who says so; nothing of that is taken from a file that is not as the state renders it."""
+    state, text = searching.reading.state, searching.recorded(row["path"])[1]
+    if row["kind"] == "free":
+        return {"status": "edited" if text is not None else "foreign" if row["source"] else "free"}
+    if text is None or sha256(text) != row["sha256"]:  # a seal can be put under any text
+        return {"status": "foreign", "source": "external", "trust": None, "actor": None}
+    if row["kind"] == "journal":
+        return {"status": "entry"}
     claim = state.find_claim(row["ref"]) if row["ref"] and is_id(row["ref"], "PS") else None
-    subject = state.subject(row["key"])
-    if claim is None and door is None:
-        return "foreign"
+    run = state.find_run(origin_of(state, claim).run or "") if claim else None
+    return {"status": _status_of(state, row["key"], claim), "actor": run and run["actor"]}
+
+
+def _status_of(state: State, key: str, claim: Any) -> str:
+    """Return what a claim is now: current, contested, expired, outranked, closed, replaced on DATE by ID, or what became of it."""
+    door, subject = state.door(key), state.subject(key)
     if claim is None or claim.id in [c.id for c in subject.frontier]:
         if door is None:
             return "closed"
@@ -6226,6 +6316,7 @@ def cmd_eval(call: Call, args: Row) -> Result:
         raise Usage("usage", "eval: the file holds no question", 'a line is {"q": "...", "answers": ["path or ref"]}')
     modes = MODES if args["mode"] == "all" else (args["mode"],) if args["mode"] else (None,)
     searching = Searching(call, "lexical" if args["mode"] == "lexical" else None, float("inf"))
+    searching.load()
     if not searching.model:
         if args["mode"] not in (None, "lexical", "all"):
             raise Unsupported("missing-package", "--mode %s: %s" % (args["mode"], searching.why), "install it, or --mode lexical")
@@ -6264,7 +6355,7 @@ def _is_answers(value: Any) -> bool:
 def _judge_case(searching: Searching, case: Row, mode: str | None, allowed: set[int] | None) -> Row:
     """Return how one question was answered: by place, which answers were found, whether it was confidently wrong, and at what cost."""
     started = time.monotonic()
-    hits = _answer_question(searching, case["q"], mode, allowed, 10, False)["hits"]
+    hits = _answer_question(searching, case["q"], mode, allowed, 10)["hits"]
     took = (time.monotonic() - started) * 1000
     wanted = set(case["answers"])
     found = [wanted & {hit["path"], hit["ref"], hit["outside"], hit["key"]} for hit in hits]
@@ -6298,8 +6389,11 @@ def _save_eval(vault: Vault, name: str, runs: list[Row], at: str) -> list[Row]:
             continue
         if isinstance(kept, dict) and kept.get("file") == name:
             before.update({(run["mode"], run["group"]): run for run in kept.get("runs", ())})
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps({"at": at, "file": name, "runs": runs}, sort_keys=True) + "\n")
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        write_all(descriptor, (json.dumps({"at": at, "file": name, "runs": runs}, sort_keys=True) + "\n").encode("utf-8"))
+    finally:
+        os.close(descriptor)
     names = ("hit1", "hit5", "hit10", "recall5", "recall10", "mrr10", "wrong")
     return [{"mode": run["mode"], "group": run["group"], **{n: round(run[n] - before[run["mode"], run["group"]][n], 4) for n in names}}
             for run in runs if (run["mode"], run["group"]) in before]
@@ -6332,8 +6426,9 @@ def _add_model(call: Call, what: str, args: Row) -> Result:
     """Make a model folder, or one of the hub by name, usable here, exported once where that can be."""
     folder = os.path.join(call.folder, what)
     is_folder = os.path.isdir(folder)
-    name = args["as"] or os.path.basename(os.path.realpath(folder) if is_folder else what)
-    parse_word(name, MODEL_NAME_PATTERN, 80, "--as")
+    name = args["as"] if args["as"] is not None else os.path.basename(os.path.realpath(folder) if is_folder else what)
+    if not is_word(name, MODEL_NAME_PATTERN, 80):
+        raise Refused("bad-value", "%s cannot be the name of a model" % quote(name), "letters, digits and .-_ between them: --as NAME")
     if find_model(call.models, name):
         raise Refused("bad-value", "a model %s is there already" % name, "model remove %s, or give another name with --as" % name)
     source = os.path.realpath(folder) if is_folder else fetch_model(what, args["download"])
@@ -6568,10 +6663,12 @@ def _say_rebuild(r: Result) -> None:
 
 
 def _hit_line(h: Row) -> str:
-    said = [{"free": "the owner's note", "foreign": "a view of another vault"}.get(h["status"]) or str(h["status"])]
+    """Return a hit's line: first what it is, since names and headings may say anything."""
+    words = {"free": "a free note", "foreign": "not of this vault's record", "edited": "an edited view"}
+    said = [words.get(h["status"]) or str(h["status"])]
     said += [str(h[name]) for name in ("trust", "source", "actor", "ref", "outside") if h[name]]
     where = "%s:%d-%d" % (h["path"], h["first"], h["last"])
-    return "%s%s  (%s)  %.2f" % (where, "  " + h["trail"] if h["trail"] else "", ", ".join(said), h["score"])
+    return "[%s] %.2f  %s%s" % (", ".join(said), h["score"], where, "  " + h["trail"] if h["trail"] else "")
 
 
 def _say_answer(r: Row) -> None:
@@ -6623,6 +6720,8 @@ def _say_index(r: Result) -> None:
     if "sweep" in r:
         print("%(files)d files looked at, %(changed)d changed, %(gone)d gone" % r["sweep"])
     else:
+        if r["indexed_root"] not in (None, r["root"]):
+            print("it is of %s: the next search reads all anew" % r["indexed_root"])
         print("last swept %s in %d ms, last indexed %s; %d bytes" % (
             r["swept"] or "never", r["swept_ms"], r["indexed"] or "never", r["size"]))
         for name in ("stale", "gone"):

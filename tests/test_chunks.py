@@ -545,6 +545,18 @@ def test_empty_lines_at_the_edges_are_left_out():
     assert re.fullmatch("t\n+d\n\n\ne\n+w\n\n- https://x.y", fact[0].text)
 
 
+def test_a_close_without_a_reason_says_nothing():
+    """It is in no chunk; an entry with the words that stand for a close is one like another."""
+    replica = replicas.World(1, shown=True).replicas[0]
+    run = replica.start()
+    replica.call("journal", run=run, text="(closed)", importance=None, ref=None)
+    replica.propose(run, "a.b", "x", tier=2, new_subject=True, now=True)
+    replica.propose(run, "a.b", None, op="close", now=True)
+    shown = {path: check_view(replica.state, path, text).chunks for path, text in replica.files.items() if "/" in path}
+    assert {path: [chunk.text for chunk in chunks] for path, chunks in shown.items()} == {
+        "history/a.b.md": ["x"], "journal/%s.md" % run: ["(closed)"]}
+
+
 @pytest.mark.parametrize("ref", ["log-1", "a\u00a0b", "\u3000", "[[x|y]]", "#1,", "x,\u3000ref", "E1-short"])
 def test_refs_come_back(ref):
     """An entry's outside id is found as it was given, whatever characters it has."""
@@ -726,6 +738,12 @@ def test_words_of_two_characters_are_found(words, word, text):
     assert words(terms[0].query, text % word, text % "\u4e00") == [0]
 
 
+def test_a_single_character_finds_what_begins_with_it_and_what_ends(words):
+    """A Chinese, Japanese or Korean character by itself is found wherever it stands in a run."""
+    (term,) = engine.parse_question("\u6f22")
+    assert words(term.query, "\u6f22", "\u6f22\u5b57", "\u7f85\u6f22", "\u5b57\u6f22\u5b57", "a\u6f22b", "\u5b57") == [0, 1, 2, 3, 4]
+
+
 @settings(max_examples=100)
 @given(st.text(st.sampled_from("\u6f22\u5b57\u3042\u30a2\u30fc\u3005\uac00\uff71\U00020000"), min_size=1, max_size=9))
 def test_cjk_terms_are_pairs_of_what_is_asked(text):
@@ -808,9 +826,9 @@ def test_a_short_word_may_be_one_edit_off(one, other):
 @given(st.text(st.sampled_from("abcdefgh"), min_size=8, max_size=12), st.data())
 def test_a_longer_word_may_be_two_edits_off(word, data):
     """From 8 letters on, two edits in different places are near, and what is near is two edits off at most."""
-    one = data.draw(st.sampled_from(sorted(edits_of(word[:4], "ax")))) + "--"
+    one = data.draw(st.sampled_from(sorted(edits_of(word[:4], "ax"))))
     two = data.draw(st.sampled_from(sorted(edits_of(word[4:], "ax"))))
-    assert engine.is_near_word(word[:4] + "--" + word[4:], one + two)
+    assert engine.is_near_word(word, one + two)
     other = data.draw(st.text(st.sampled_from(sorted(set(word))), min_size=len(word) - 2, max_size=len(word) + 2))
     letters = set(word) | set(other)
     twice = {far for near in edits_of(word, letters) for far in edits_of(near, letters)} if engine.is_near_word(word, other) else {other}

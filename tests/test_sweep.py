@@ -138,9 +138,10 @@ OPERATIONS = (create, edit, delete, rename, rename_folder, truncate, shorten, to
 STEPS = st.lists(st.tuples(st.sampled_from(OPERATIONS), st.sampled_from(NAMES), st.sampled_from(TEXTS), st.booleans()), max_size=14)
 
 
-def sweep(index, vault, root=None):
-    """Bring an index in line; return what changed."""
-    return engine.sweep(index, root or vault.root, vault, 1, lambda *_: None)
+def sweep(index, vault, root=None, now=1):
+    """Bring an index in line; return how many files there are, were changed and are gone."""
+    answer = engine.sweep(index, root or vault.root, vault, now, lambda *_: None)
+    return {name: answer[name] for name in ("files", "changed", "gone")}
 
 
 def content(index):
@@ -272,7 +273,7 @@ def test_nothing_to_do(vault):
     index = engine.open_index(vault.index, True)
     assert sweep(index, vault)["changed"] == 23
     before = index.db.total_changes
-    assert engine.sweep(index, vault.root, vault, 99, lambda *_: None) == {"files": 23, "changed": 0, "gone": 0}
+    assert sweep(index, vault, now=99) == {"files": 23, "changed": 0, "gone": 0}
     assert (index.db.total_changes, index.get("indexed")) == (before, "1")
     index.close()
 

@@ -87,11 +87,12 @@ def test_byte_ceiling(project):
 
 
 def test_index_root(cli, project):
-    """The one setting that is text names a folder that is there, from the vault's root; a dot is the default."""
+    """The one setting that is text names a folder that holds the vault or lies in it; a dot is the default."""
     (project.folder / "docs").mkdir()
+    assert cli("config", "index-root", "../docs", "--human-approved").code == (3, "bad-value")
     assert cli("config", "index-root", "../nowhere", "--human-approved").code == (3, "bad-value")
     assert cli("config", "index-root", "a\nb", "--human-approved").code == (3, "bad-text")
-    assert cli("config", "index-root", "../docs", "--human-approved")["settings"] == {"index-root": "../docs"}
-    assert cli("config", "index-root")["settings"] == {"index-root": "../docs"}
+    assert cli("config", "index-root", "..", "--human-approved")["settings"] == {"index-root": ".."}
+    assert cli("config", "index-root")["settings"] == {"index-root": ".."}
     assert cli("config", "index-root", ".", "--human-approved")["settings"] == {"index-root": "."}
-    assert [body["value"] for _, body in project.records("setting")] == ["../docs", "."]
+    assert [body["value"] for _, body in project.records("setting")] == ["..", "."]

@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from conftest import DAY, MONDAY
+from conftest import DAY, MONDAY, Project
 
 
 @pytest.fixture(autouse=True)
@@ -546,6 +546,22 @@ def test_obsidian_vault_of_another_user(wide):
         os.chown(path, 12345, -1)
     assert same_folder(wide.ok("search", "llama")["root"], wide.vault)
     assert found(wide, "llama") == {"notes/barn.door.md", "llama.md"}
+
+
+def test_another_vault_below_the_root(wide, engine):
+    """Views of another vault under the same root are not taken for the owner's notes: no trust of this vault is claimed for them."""
+    (wide.folder / ".obsidian").mkdir()
+    other = Project(wide.folder / "other", engine)
+    other.folder.mkdir()
+    other.ok("init", other.vault)
+    run = other.start()
+    other.fact(run, "far.away", "A llama elsewhere.")
+    other.journal(run, "A llama was seen elsewhere.")
+    hits = wide.ok("search", "llama elsewhere", "--most", "50")["hits"]
+    theirs = [hit for hit in hits if hit["path"].startswith("other/")]
+    assert {hit["path"] for hit in theirs} >= {"other/memory/notes/far.away.md", f"other/memory/journal/{run}.md"}
+    assert {(hit["status"], hit["trust"], hit["key"]) for hit in theirs} == {("foreign", None, None)}
+    assert {hit["status"] for hit in hits if not hit["path"].startswith("other/")} == {"free", "current"}
 
 
 def test_obsidian_in_the_vault_itself(wide):
