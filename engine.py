@@ -31,7 +31,7 @@ Read from top to bottom; a name is used only in its own room or a later one:
     CLI       one command table; parsing, printing, exit status
 
 A banner names a room's duty and its budget of lines. CACHE has one for the reads of every command, COMMANDS
-one for the proofs of `doctor`, CLI one for the words of every result. Search is five rooms, since one of 1,500
+one for the proofs of `doctor`, CLI one for the words of every result. Search is five rooms, since one of 1,800
 lines would be none.
 """
 
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     Body = dict[str, Any]
     Row = dict[str, Any]
     Result = dict[str, Any]
+    Tell = Callable[[str, int, int], None]  # what is being done, how many are done, of how many: 0 where that is not known
 
 VERSION = "0.1.0"
 #: The version of the on-disk format; a vault with a greater one is read by newer engines only.
@@ -2345,7 +2346,41 @@ def _claim(row: Iterable[Any]) -> Any:
     return claim._replace(base=tuple(claim.base.split()), staged=tuple(claim.staged.split()))
 
 
-class State:
+class Database:
+    """An opened SQLite database, and the ways to ask it."""
+
+    db: sqlite3.Connection
+
+    def _save(self) -> None:
+        """Write what waits before a question is asked; here nothing does."""
+
+    def close(self) -> None:
+        """Close the database."""
+        self.db.close()
+
+    def one(self, sql: str, *values: Any) -> Any:
+        """Return the first row of a query, or None."""
+        self._save()
+        return self.db.execute(sql, values).fetchone()
+
+    def rows(self, sql: str, *values: Any) -> list[Any]:
+        """Return the rows of a query."""
+        self._save()
+        return self.db.execute(sql, values).fetchall()
+
+    def dicts(self, sql: str, *values: Any) -> list[Row]:
+        """Return the rows of a query by the names of its columns."""
+        self._save()
+        found = self.db.execute(sql, values)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row)) for row in found]
+
+    def find_row(self, sql: str, *values: Any) -> Row | None:
+        """Return the first row of a query by the names of its columns, or None."""
+        return next(iter(self.dicts(sql, *values)), None)
+
+
+class State(Database):
     """The fold of a vault's records, in SQLite: in ``state.sqlite``, or in memory where that cannot be.
 
     The methods that start with ``add_`` are the reducer's: each joins one fact. ``flush`` derives the subjects
@@ -2386,11 +2421,6 @@ class State:
         self._stale: list[tuple[str, str, int]] = []  # views to render, not written yet
         self._all_stale = False
 
-    def one(self, sql: str, *values: Any) -> Any:
-        """Return the first row of a query, or None."""
-        self._save()
-        return self.db.execute(sql, values).fetchone()
-
     def load(self) -> None:
         """Read what every command needs: the newest time, and how far each ledger was folded."""
         self._reset()
@@ -2415,10 +2445,6 @@ class State:
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
         self.load()
-
-    def close(self) -> None:
-        """Close the database."""
-        self.db.close()
 
     # -- facts, from the reducer --
 
@@ -2761,22 +2787,6 @@ class State:
         """Return the doors of all present subjects whose keys begin with ``prefix``, by key."""
         return self.dicts(_DOOR_SQL + "WHERE present=1 AND key>=? AND key<? ORDER BY key", prefix, prefix + "\x7f")
 
-    def rows(self, sql: str, *values: Any) -> list[Any]:
-        """Return the rows of a query."""
-        self._save()
-        return self.db.execute(sql, values).fetchall()
-
-    def dicts(self, sql: str, *values: Any) -> list[Row]:
-        """Return the rows of a query by the names of its columns."""
-        self._save()
-        found = self.db.execute(sql, values)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row)) for row in found]
-
-    def find_row(self, sql: str, *values: Any) -> Row | None:
-        """Return the first row of a query by the names of its columns, or None."""
-        return next(iter(self.dicts(sql, *values)), None)
-
     def parts(self, most: int) -> list[tuple[str, int]]:
         """Return the ``most`` first parts of keys with the most present subjects."""
         return self.rows("SELECT name, n FROM part WHERE n>0 ORDER BY n DESC, name LIMIT ?", most)
@@ -2922,16 +2932,13 @@ class State:
         row = self.one("SELECT run FROM entry WHERE id=?", entry)
         return row[0] if row else None
 
-    def setting(self, name: str) -> int:
+    def setting(self, name: str) -> Any:
         """Return a setting's value, its default where none or an impossible one was recorded."""
         row = self.one("SELECT value FROM setting WHERE name=?", name)
+        if name in TEXT_SETTINGS:
+            return row[0] if row and is_line(row[0]) else TEXT_SETTINGS[name]
         default, least, most = SETTINGS[name]
-        return int(row[0]) if row and is_integer(row[0], least, most) else default
-
-    def text_setting(self, name: str) -> str | None:
-        """Return a setting that is text, or None where none or an empty one was recorded."""
-        row = self.one("SELECT value FROM setting WHERE name=?", name)
-        return str(row[0]) if row and row[0] != TEXT_SETTINGS[name] and is_line(row[0]) else None
+        return row[0] if row and is_integer(row[0], least, most) else default
 
     def newest(self) -> str:
         """Return the `at` of the newest revision or resolution, or nothing."""
@@ -3038,7 +3045,8 @@ TERMS_MAX = 64
 
 Page = namedtuple("Page", "title properties tags fault chunks")
 #: ``first`` and ``last`` are lines, counted from 1; ``trail`` the headings above; ``text`` verbatim, of a view what it quotes.
-Chunk = namedtuple("Chunk", "first last trail text kind key ref outside at source trust actor")
+Chunk = namedtuple("Chunk", "first last trail text kind key ref outside at source trust actor",
+                   defaults=("free", None, None, None, None, None, None, None))
 Term = namedtuple("Term", "word query")
 
 #: What opens a fence, also as the first thing of a list's item; a line with backticks further on is text with code in it.
@@ -3057,10 +3065,10 @@ _SILENT = """a about after all also am an and any are as at be because been bein
 have having he her here him his how i if in into is it its just me more most my nor of on or our s she should so some such t than that
 the their them then there these they this those to too up very was we were what when where which while who whom why will with would you
 your d ll m re ve don doesn didn isn aren wasn weren wouldn couldn shouldn hasn haven hadn"""
-#: A letter with its marks, a Korean syllable in its parts, a character that has another's form: what is written as one as well.
-_APART = Pattern("[^\\W_][\u0300-\u036f\u3099\u309a]{1,8}|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uf900-\ufaff]")
 #: Words that say nothing of what a question is about.
 SILENT_WORDS = frozenset(_SILENT.split())
+#: A letter with its marks, a Korean syllable in its parts, a character that has another's form: what is written as one as well.
+_APART = Pattern("[^\\W_][\u0300-\u036f\u3099\u309a]{1,8}|[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?|[\uf900-\ufaff]")
 _VIEW_CLAIM = Pattern(r"(?:Instead of )?([PS][0-9]+-[%s]{8})(?: \(current\))?:" % TAG_LETTERS)
 _VIEW_SAID = Pattern(r"([a-z]+)/(working|confirmed), .*?, ([0-9]{4}-[0-9]{2}-[0-9]{2})[.;]")
 _VIEW_ENTRY = Pattern(r"(%s), importance [1-5](?:, ref (.+))?" % AT_PATTERN)
@@ -3108,11 +3116,7 @@ def _cut(lines: list[str], first: int, end: int, trail: str) -> Iterator[Chunk]:
             continue
         start += text[start] == "\n"  # noqa: PLW2901 - a cut after a sentence stands before its newline
         above = first + text.count("\n", 0, start)
-        yield _free_chunk(above + 1, above + 1 + text.count("\n", start, stop - 1), trail, text[start:stop].strip("\n"))
-
-
-def _free_chunk(first: int, last: int, trail: str, text: str) -> Chunk:
-    return Chunk(first, last, trail, text, "free", None, None, None, None, None, None, None)
+        yield Chunk(above + 1, above + 1 + text.count("\n", start, stop - 1), trail, text[start:stop].strip("\n"))
 
 
 def chunk_markdown(lines: list[str], above: int = 0) -> list[Chunk]:
@@ -3126,8 +3130,10 @@ def chunk_markdown(lines: list[str], above: int = 0) -> list[Chunk]:
     span: tuple[int, int] | None = None
 
     def flush() -> None:
+        nonlocal span
         if span:
-            chunks.append(_free_chunk(span[0] + 1, span[1], _join(trail), "\n".join(lines[span[0]:span[1]])))
+            chunks.append(Chunk(span[0] + 1, span[1], _join(trail), "\n".join(lines[span[0]:span[1]])))
+        span = None
 
     starts = [0, *itertools.accumulate(len(line) + 1 for line in lines)]
     for level, first, end in _blocks(lines[above:]):
@@ -3137,12 +3143,10 @@ def chunk_markdown(lines: list[str], above: int = 0) -> list[Chunk]:
         full = held >= _CHUNK_CHARS or (held + size > _CHUNK_CHARS * 3 // 2 and held > _CHUNK_CHARS // 4) or held + size > CHUNK_CHARS_MAX
         if level > 0 or full:
             flush()
-            span = None
         if level > 0:
             trail = [t for t in trail if t[0] < level] + [(level, _heading_text(lines[first]))]
         elif level < 0 and size - 1 > CHUNK_CHARS_MAX:
             flush()
-            span = None
             chunks += _cut(lines, first, end, _join(trail))
         else:
             span = (span[0] if span else first, end)
@@ -3188,7 +3192,7 @@ def _chunk_view(lines: list[str], above: int, kind: str, properties: Row) -> Ite
                 yield chunk._replace(last=n - 1, text=text[start:end])
             said = [""]
             kind_here = "conflict" if kind == "note" else kind
-            chunk = Chunk(n, n, "", "", kind_here, key, section[1], None, section[0], None, None, actor)
+            chunk = Chunk(n, n, "", "", kind_here, key, section[1], at=section[0], actor=actor)
             continue
         entry, origin = _VIEW_ENTRY.fullmatch(line), _VIEW_SAID.match(line)
         if line.startswith(">"):
@@ -3207,12 +3211,8 @@ def _said_value(said: list[str]) -> Any:
     n = next((n for n, line in enumerate(said) if n and _HYPHEN.match(line)), None)
     text = " ".join([first, *said[1:n]]).strip()
     if n is not None:
-        items: list[list[str]] = []
-        for line in said[n:]:
-            if _HYPHEN.match(line):
-                items.append([])
-            items[-1].append(_HYPHEN.sub("", line))
-        return [_scalar(part) for part in (text, *map(" ".join, items)) if part.strip()]
+        items = re.split(r"(?m)^-(?:\s+|$)", "\n".join(said[n:]))[1:]
+        return [_scalar(part.replace("\n", " ")) for part in (text, *items) if part.strip()]
     text = re.sub(r"\]\s+#[^\]]*$", "]", text)
     if text[:1] == "[" and text[-1:] == "]":  # one level: a list within a list is text
         return [_scalar(part) for part in _LIST_ITEM.findall(text[1:-1]) if part.strip()]
@@ -3222,17 +3222,16 @@ def _said_value(said: list[str]) -> Any:
 def _scalar(text: str) -> str:
     """Return text without its quotes."""
     text = text.strip()
-    if text[:1] == '"' and text[-1:] == '"':
-        try:
-            value: str = json.loads(text)
-            value.encode("utf-8")
-        except ValueError:  # not as JSON quotes it, or half of a surrogate pair, which no database takes
-            pass
-        else:
-            return value
-    if len(text) > 1 and text[0] == text[-1] == "'":
+    if len(text) < 2 or text[0] != text[-1] or text[0] not in "\"'":
+        return text
+    if text[0] == "'":
         return text[1:-1].replace("''", "'")
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
+    try:
+        value: str = json.loads(text)
+        value.encode("utf-8")
+    except ValueError:  # not as JSON quotes it, or half of a surrogate pair, which no database takes
+        return text[1:-1]
+    return value
 
 
 def parse_properties(lines: list[str]) -> tuple[Row, int, str | None]:
@@ -3249,12 +3248,10 @@ def parse_properties(lines: list[str]) -> tuple[Row, int, str | None]:
         if found:
             name = found.group(1).strip()
             said[name] = [(found.group(2) or "").strip()]
-        elif not line.strip() or line.lstrip().startswith("#"):
-            continue
-        elif name and (line[0] in " \t" or _HYPHEN.match(line)):
+        elif line.strip() and not line.lstrip().startswith("#"):
+            if not name or not (line[0] in " \t" or _HYPHEN.match(line)):
+                return {}, 0, "line %d of its frontmatter is no property" % n
             said[name].append(line.strip())
-        else:
-            return {}, 0, "line %d of its frontmatter is no property" % n
     return {name: _said_value(lines) for name, lines in said.items()}, end + 1, None
 
 
@@ -3262,19 +3259,15 @@ def read_page(name: str, text: str, kind: str | None) -> Page:
     """Return a Markdown file as a page of chunks. ``kind`` is that of the view which it is, or None; ``name`` its path."""
     lines = [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")]
     properties, above, fault = parse_properties(lines)
+    own, title = properties.get("tags") or properties.get("tag") or [], properties.get("title")
+    tags = re.split(r"[\s,]+", own) if isinstance(own, str) else [*own]
     if kind:
         chunks = list(_chunk_view(lines, above, kind, properties))
-    else:
-        chunks = chunk_markdown(lines, above)
-        days = [str(properties.get(name))[:10] for name in ("date", "updated", "modified", "created")]
-        day = next((day for day in days if is_date(day)), None)
-        chunks = [chunk._replace(at=day) for chunk in chunks] if day else chunks
-    own = properties.get("tags") or properties.get("tag") or []
-    tags = re.split(r"[\s,]+", own) if isinstance(own, str) else [str(tag) for tag in own]
-    title = properties.get("title")
-    if kind:
         first = chunks[0].key if chunks else None
     else:
+        days = [str(properties.get(name))[:10] for name in ("date", "updated", "modified", "created")]
+        day = next((day for day in days if is_date(day)), None)
+        chunks = [chunk._replace(at=day) for chunk in chunk_markdown(lines, above)]
         blocks = list(_blocks(lines[above:]))
         first = next((_heading_text(lines[above + n]) for level, n, _ in blocks if level > 0), None)
         for level, n, end in blocks if "#" in text else ():
@@ -3366,6 +3359,7 @@ def is_near_word(one: str, other: str) -> bool:
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 #: Texts that go through a model at once, and the least agreement (cosine) of an export with its source.
 _BATCH, _AGREEMENT_MIN = 32, {"float32": 0.999, "int8": 0.99}
+#: Threads that a model may keep busy.
 _THREADS = 2
 #: On these an export is compared with its source.
 _PROBES = (
@@ -3373,8 +3367,6 @@ _PROBES = (
     "Orders live in PostgreSQL 16; the queue retries a payment three times, with growing pauses between the tries. " * 12,
     "Grüße aus Köln, \u8a8d\u8a3c\u306e\u65b9\u6cd5, \ud55c\uad6d\uc5b4", "def f(x):\n    return {k: v for k, v in x.items() if v}\n",
 )
-
-
 #: What a model may be called here: not as the file beside the models that names the one in use.
 MODEL_NAME_PATTERN = r"(?!in-use$)[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*"
 _MODEL_FIELDS = ("name", "source", "length", "pooling", "prompts", "onnx", "tokenizer", "precision", "agreement", "fingerprint", "dims")
@@ -3384,7 +3376,7 @@ class Encoder:
     """A loaded model. ``encode`` gives int8 vectors of ``dims`` numbers, scaled so that the largest is 127."""
 
     def __init__(self, model: Row, provider: str, run: Callable[[list[str]], Any]) -> None:
-        self.model, self.provider, self.fingerprint, self.dims, self._run = model, provider, model["fingerprint"], model["dims"], run
+        self.model, self.provider, self.dims, self._run = model, provider, model["dims"], run
 
     def encode(self, texts: list[str], question: bool = False) -> list[bytes]:
         """Return the vector of each text. Damaged if a model gives what is no direction: a wrong hit must not come of it."""
@@ -3543,40 +3535,30 @@ def read_settings(source: str) -> Row:
         return _read_object(path) if os.path.isfile(path) else {}
 
     pooling = read("1_Pooling/config.json")
-    lengths = (read("sentence_bert_config.json").get("max_seq_length"), read("tokenizer_config.json").get("model_max_length"))
+    longest = _positive(read("sentence_bert_config.json").get("max_seq_length"))
     config = read("config.json")
-    sizes = (config.get(name) for name in ("hidden_size", "dim", "d_model", "n_embd"))
-    kind = "cls" if pooling.get("pooling_mode_cls_token") or pooling.get("pooling_mode") == "cls" else "mean"
-    mean = not pooling or pooling.get("pooling_mode_mean_tokens") or pooling.get("pooling_mode") == "mean"
-    if kind != "cls" and not mean:
+    flags = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
+    kind = next((kind for kind in flags if pooling.get(flags[kind]) or pooling.get("pooling_mode") == kind), None if pooling else "mean")
+    if kind is None:
         raise Refused("bad-model", "%s pools otherwise than by mean or first token" % source, "name another model")
     prompts = read("config_sentence_transformers.json").get("prompts")
     texts = {name: prompts.get(name) for name in ("query", "document")} if isinstance(prompts, dict) else {}
-    return {"length": _positive(lengths[:1]) or min(_positive(lengths[1:]) or 512, 512), "pooling": kind, "dims": _positive(sizes),
+    return {"length": longest or min(_positive(read("tokenizer_config.json").get("model_max_length")) or 512, 512), "pooling": kind,
+            "dims": _positive(*map(config.get, ("hidden_size", "dim", "d_model", "n_embd"))),
             "prompts": {name: text for name, text in texts.items() if text and isinstance(text, str)}}
 
 
-def _positive(values: Iterable[Any]) -> int:
+def _positive(*values: Any) -> int:
     """Return the first whole number above 0, or 0."""
     return next((int(value) for value in values if isinstance(value, (int, float)) and value >= 1), 0)
 
 
-def _fingerprint(files: list[str], settings: Row, precision: str) -> str:
-    """Return the name of a vector space: what weights, tokenizer, pooling, length and precision made it."""
-    parts = [sha256(read_file(path)) for path in files]
-    return sha256(canonical({"files": parts, "pooling": settings["pooling"], "length": settings["length"], "precision": precision,
-                             "prompts": settings["prompts"]}))
-
-
 def find_weights(source: str) -> dict[str, str]:
     """Return the files of a model folder that matter: weights, onnx, tokenizer; those that are there."""
-    found = {}
-    for what, names in (("weights", ("model.safetensors", "pytorch_model.bin")), ("onnx", ("model.onnx", "onnx/model.onnx")),
-                        ("tokenizer", ("tokenizer.json",))):
-        path = next((p for p in (os.path.join(source, *name.split("/")) for name in names) if os.path.isfile(p)), None)
-        if path:
-            found[what] = path
-    return found
+    names = (("weights", "pytorch_model.bin"), ("weights", "model.safetensors"), ("onnx", "onnx/model.onnx"), ("onnx", "model.onnx"),
+             ("tokenizer", "tokenizer.json"))
+    paths = [(what, os.path.join(source, *name.split("/"))) for what, name in names]
+    return {what: path for what, path in paths if os.path.isfile(path)}  # of two the last counts
 
 
 def describe_model(name: str, source: str, export_to: str, precision: str) -> Row:
@@ -3592,7 +3574,7 @@ def describe_model(name: str, source: str, export_to: str, precision: str) -> Ro
     row: Row = {"name": name, "source": source, **settings, "onnx": files.get("onnx"), "tokenizer": files["tokenizer"],
                 "precision": "float32", "agreement": None}
     if not row["dims"] and "onnx" in files and has_module("onnxruntime"):
-        row["dims"] = _positive(_open_onnx(files["onnx"]).get_outputs()[0].shape[-1:])
+        row["dims"] = _positive(*_open_onnx(files["onnx"]).get_outputs()[0].shape[-1:])
     if not row["dims"]:
         raise Refused("bad-model", "%s: config.json does not say how many numbers a vector has" % source, "name another folder")
     if precision != "float32" and "onnx" in files:
@@ -3601,7 +3583,9 @@ def describe_model(name: str, source: str, export_to: str, precision: str) -> Ro
     if "onnx" not in files and reference and all(map(has_module, ("onnx", "onnxruntime", "tokenizers"))):
         row.update(onnx=os.path.join(export_to, "model.onnx"), precision=precision)
         _export(row)
-    row["fingerprint"] = _fingerprint([files.get("weights") or files["onnx"], files["tokenizer"]], settings, row["precision"])
+    made_by = {name: row[name] for name in ("pooling", "length", "precision", "prompts")}  # with the files, what makes a vector space
+    parts = [sha256(read_file(path)) for path in (files.get("weights") or files["onnx"], files["tokenizer"])]
+    row["fingerprint"] = sha256(canonical({**made_by, "files": parts}))
     if row["onnx"] and reference and has_module("onnxruntime") and has_module("tokenizers"):
         row["agreement"] = _check_agreement(row)
     return row
@@ -3683,6 +3667,8 @@ def fetch_model(name: str, download: bool) -> str:
 
 def add_model(folder: str, name: str, source: str, precision: str) -> Row:
     """Make the model in ``source`` known as ``name`` and return what is known of it. What was begun and failed leaves nothing."""
+    import shutil
+
     place = os.path.join(folder, name)
     beside = os.path.join(folder, ".%s.%d" % (name, os.getpid()))
     os.makedirs(beside, 0o700)
@@ -3693,7 +3679,7 @@ def add_model(folder: str, name: str, source: str, precision: str) -> Row:
         create_file(os.path.join(beside, "model.json"), json.dumps(row, sort_keys=True).encode("utf-8"))
         os.replace(beside, place)
     except BaseException:
-        _remove_folder(beside)
+        shutil.rmtree(beside)
         raise
     return row
 
@@ -3707,18 +3693,14 @@ def use_model(folder: str, name: str) -> None:
 
 def remove_model(folder: str, name: str) -> None:
     """Forget a model, and remove what was made of it here; its source stays."""
+    import shutil
+
     used = os.path.join(folder, "in-use")
     beside = os.path.join(folder, ".%s.%d" % (name, os.getpid()))
     os.replace(os.path.join(folder, name), beside)  # at once: one that is half there could neither be used nor removed
-    _remove_folder(beside)
+    shutil.rmtree(beside)
     if os.path.isfile(used) and read_file(used).strip() == name.encode("utf-8"):
         os.unlink(used)
-
-
-def _remove_folder(path: str) -> None:
-    for name in os.listdir(path):
-        os.unlink(os.path.join(path, name))
-    os.rmdir(path)
 
 
 # == INDEX == the search index: what is on disk, chunk by chunk, and its vectors; disposable == 490 ==
@@ -3726,30 +3708,29 @@ def _remove_folder(path: str) -> None:
 #: An index of other tables is made anew; one with a greater number is a newer engine's.
 _INDEX_FORMAT = 1
 _INDEX_TABLES = """
-CREATE TABLE manifest(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE file(id INTEGER PRIMARY KEY, path TEXT UNIQUE, sha256 TEXT, size INT, tags TEXT, properties TEXT, fault TEXT,
+CREATE TABLE IF NOT EXISTS manifest(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS file(id INTEGER PRIMARY KEY, path TEXT UNIQUE, sha256 TEXT, size INT, tags TEXT, properties TEXT, fault TEXT,
   skipped TEXT);
-CREATE TABLE chunk(id INTEGER PRIMARY KEY, file INT, input TEXT, first INT, last INT, kind TEXT, key TEXT, ref TEXT, outside TEXT, at TEXT,
-  source TEXT, trust TEXT, actor TEXT, title TEXT, trail TEXT, labels TEXT, text TEXT, parts TEXT);
-CREATE INDEX chunk_file ON chunk(file);
-CREATE INDEX chunk_input ON chunk(input);
-CREATE VIRTUAL TABLE words USING fts5(title, trail, labels, text, parts, content='chunk', content_rowid='id',
+CREATE TABLE IF NOT EXISTS chunk(id INTEGER PRIMARY KEY, file INT, input TEXT, first INT, last INT, kind TEXT, key TEXT, ref TEXT,
+  outside TEXT, at TEXT, source TEXT, trust TEXT, actor TEXT, title TEXT, trail TEXT, labels TEXT, text TEXT, parts TEXT);
+CREATE INDEX IF NOT EXISTS chunk_file ON chunk(file);
+CREATE INDEX IF NOT EXISTS chunk_input ON chunk(input);
+CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(title, trail, labels, text, parts, content='chunk', content_rowid='id',
   tokenize='porter unicode61 remove_diacritics 2');
-CREATE TABLE word(word TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE vector(id INTEGER PRIMARY KEY, fingerprint TEXT, input TEXT, data BLOB, sha256 TEXT, UNIQUE(fingerprint, input));
+CREATE TABLE IF NOT EXISTS word(word TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS vector(id INTEGER PRIMARY KEY, fingerprint TEXT, input TEXT, data BLOB, sha256 TEXT, UNIQUE(fingerprint, input));
 """
 _COLUMNS = "title, trail, labels, text, parts"
 #: A larger file is not indexed, in bytes.
 INDEXED_BYTES_MAX = 2_097_152
 #: Files whose records are replaced in one transaction; texts that are embedded between two looks at the clock.
 _FILES_A_COMMIT, TEXTS_A_COMMIT = 200, 64
-_VIEW_FOLDERS = {"notes": "note", "history": "history", "journal": "journal", "conflicts": "conflict"}
 #: Slots of one piece of a vec0 table, and how many unused ones make it worth a new table.
 _SLOTS = 1_024
 
 
-class Index:
-    """An opened index.sqlite, or one in memory. ``reasons`` says what was done to it.
+class Index(Database):
+    """An opened index.sqlite, or one in memory; as a context, one transaction. ``reasons`` says what was done to it.
 
     It holds nothing that is not on disk elsewhere: deleting it changes no answer but search.
     """
@@ -3761,53 +3742,42 @@ class Index:
         self.reasons: list[str] = []
         self.db = _connect(path)
         try:
-            self._turn_to_wal()
+            try:
+                self.db.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:  # SQLite does not wait here; another first command turns it
+                if "locked" not in str(error):
+                    raise
             self.db.execute("PRAGMA synchronous=NORMAL")
-            self._make()
+            if not self.has_table("manifest"):  # another command may make them meanwhile
+                made = "INSERT OR IGNORE INTO manifest VALUES('format', '%d');COMMIT;" % _INDEX_FORMAT
+                self.db.executescript("BEGIN IMMEDIATE;" + _INDEX_TABLES + made)
         except sqlite3.DatabaseError:
             self.db.close()
             raise
 
-    def _turn_to_wal(self) -> None:
-        deadline = time.monotonic() + 30.0
-        while True:
-            try:
-                self.db.execute("PRAGMA journal_mode=WAL")
-            except sqlite3.OperationalError as error:  # SQLite does not wait here where another command is the first as well
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
-
-    def _make(self) -> None:
-        there = "SELECT 1 FROM sqlite_master WHERE name='manifest'"
-        if self.db.execute(there).fetchone():
-            return
+    def __enter__(self) -> None:
         self.db.execute("BEGIN IMMEDIATE")
-        if not self.db.execute(there).fetchone():  # else another command made them meanwhile
-            for statement in _INDEX_TABLES.split(";\n"):  # a script would end the transaction first
-                self.db.execute(statement)
-            self.put(format=_INDEX_FORMAT)
-        self.db.execute("COMMIT")
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self.db.in_transaction:  # a full disk ends it
+            self.db.execute("ROLLBACK" if kind else "COMMIT")
+
+    def has_table(self, name: str) -> bool:
+        """Tell whether a table is there."""
+        return self.one("SELECT 1 FROM sqlite_master WHERE name=?", name) is not None
 
     def is_sound(self) -> bool:
         """Tell whether SQLite finds nothing wrong with the file, and the words are those of the chunks."""
         try:
             self.db.execute("INSERT INTO words(words, rank) VALUES('integrity-check', 1)")
-            return bool(self.db.execute("PRAGMA quick_check").fetchone() == ("ok",)) and all(
-                self.db.execute("SELECT 1 FROM sqlite_master WHERE name=?", (name,)).fetchone()
-                for name in ("manifest", "file", "chunk", "word", "vector"))
+            return bool(self.one("PRAGMA quick_check") == ("ok",)) and all(
+                map(self.has_table, ("manifest", "file", "chunk", "word", "vector")))
         except sqlite3.DatabaseError:
             return False
 
-    def close(self) -> None:
-        """Close the database."""
-        self.db.close()
-
     def get(self, name: str) -> str | None:
         """Return a value of the manifest, or None."""
-        row = self.db.execute("SELECT value FROM manifest WHERE name=?", (name,)).fetchone()
+        row = self.one("SELECT value FROM manifest WHERE name=?", name)
         return row[0] if row else None
 
     def put(self, **values: Any) -> None:
@@ -3816,13 +3786,7 @@ class Index:
 
     def count(self, sql: str, *values: Any) -> int:
         """Return the number that a query gives."""
-        return int(self.db.execute(sql, values).fetchone()[0])
-
-    def dicts(self, sql: str, *values: Any) -> list[Row]:
-        """Return the rows of a query by the names of its columns."""
-        found = self.db.execute(sql, values)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row)) for row in found]
+        return int(self.one(sql, *values)[0])
 
 
 def _connect(path: str) -> Any:
@@ -3881,7 +3845,6 @@ def open_index(path: str, writable: bool, keep: bool = False) -> Index:
             index = Index(path)
             made_by = int(index.get("format") or 0)
             if made_by > _INDEX_FORMAT:
-                index.close()
                 raise Unsupported("newer-index", "%s was made by a newer engine: format %d, this one knows %d" % (
                     path, made_by, _INDEX_FORMAT), "use that engine, or make the index anew with index --rebuild")
             if made_by == _INDEX_FORMAT and index.get("chunker") in (None, str(CHUNKER)):
@@ -3891,15 +3854,13 @@ def open_index(path: str, writable: bool, keep: bool = False) -> Index:
                 index.reasons = reasons  # this one stays open
                 return index
             reasons.append("the index was an older engine's, and is made anew")
-        except (sqlite3.OperationalError, OSError) as error:
-            if re.search("locked|busy", str(error)):
+        except (sqlite3.DatabaseError, OSError, ValueError) as error:
+            sound = isinstance(error, (sqlite3.OperationalError, OSError)) and "no such" not in str(error)  # but it cannot be had
+            if sound and re.search("locked|busy", str(error)):
                 raise
-            if "no such" not in str(error):  # it may be sound, but cannot be had
-                reasons.append("the index cannot be opened (%s): it is made in memory, for this command alone" % error)
-                break
-            reasons.append("the index was damaged (%s), and is made anew" % error)
-        except (sqlite3.DatabaseError, ValueError) as error:
-            reasons.append("the index was damaged (%s), and is made anew" % error)
+            reasons.append(("the index cannot be opened (%s): it is made in memory, for this command alone" if sound else
+                            "the index was damaged (%s), and is made anew") % error)
+            keep = keep or sound
         finally:
             if index and index.reasons is not reasons:
                 index.close()
@@ -3927,10 +3888,9 @@ def find_root(vault: Vault, named: str | None) -> str:
         sign = os.path.join(folder, ".obsidian")
         if os.path.isdir(sign) and os.stat(sign).st_uid == owner:
             return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
+        if os.path.dirname(folder) == folder:
             break
-        folder = parent
+        folder = os.path.dirname(folder)
     return vault.root
 
 
@@ -3981,33 +3941,28 @@ def _read(path: str) -> tuple[bytes, str | None]:
         return b"", "cannot be read: %s" % error.strerror
 
 
-def sweep(index: Index, root: str, vault: Vault, now: int, tell: Callable[[str, int, int], None]) -> Row:
+def sweep(index: Index, root: str, vault: Vault, now: int, tell: Tell) -> Row:
     """Bring the index in line with the files, and return what changed. The path is the key, the content's hash the test."""
     if index.get("root") not in (None, root):
         index.reasons.append("the indexed folder was %s: all of it is read anew" % index.get("root"))
-        _clear(index)
-    changed: list[tuple[str, bytes | None, str | None]] = []
-    counts: Row = {"files": 0, "changed": 0, "gone": 0, "paths": []}
+        index.db.executescript("BEGIN IMMEDIATE;INSERT INTO words(words) VALUES('delete-all');DELETE FROM chunk;DELETE FROM file;"
+                               "DELETE FROM word;DELETE FROM manifest WHERE name IN ('root', 'joined');COMMIT;")
     if index.get("root") != root:
         index.put(root=root, chunker=CHUNKER)  # before anything is read: a sweep that is cut short says what it read
-    known, seen = _known(index), set[str]()
-    for path, data, skipped in _find_changed(root, vault, known, seen):
-        changed.append((path, data, skipped))
-        counts["paths"].append(path)
-        if len(changed) >= _FILES_A_COMMIT:
-            counts["changed"] += _replace(index, changed, vault, root, now)
-            changed = []
+    known, seen, changed, paths = _known(index), set[str](), 0, list[str]()
+    files = _find_changed(root, vault, known, seen)
+    for batch in iter(lambda: list(itertools.islice(files, _FILES_A_COMMIT)), []):
+        paths += [path for path, _, _ in batch]
+        changed += _replace(index, batch, vault, root, now)
+        if len(batch) == _FILES_A_COMMIT:  # a few are no long work
             tell("files", len(seen), 0)
-    counts["files"] = len(seen)
     gone = [(path, None, None) for path in known if path not in seen]
-    counts["gone"] = len(gone)
-    counts["changed"] += _replace(index, changed, vault, root, now) if changed else 0
     _replace(index, gone, vault, root, now)
-    return counts
+    return {"files": len(seen), "changed": changed, "gone": len(gone), "paths": paths}
 
 
 def _known(index: Index) -> dict[str, tuple[str, str | None]]:
-    return {path: (sha, skipped) for path, sha, skipped in index.db.execute("SELECT path, sha256, skipped FROM file")}
+    return {row[0]: row[1:] for row in index.db.execute("SELECT path, sha256, skipped FROM file")}
 
 
 def _find_changed(root: str, vault: Vault, known: dict[str, tuple[str, str | None]],
@@ -4023,8 +3978,7 @@ def _find_changed(root: str, vault: Vault, known: dict[str, tuple[str, str | Non
 
 def find_stale(index: Index, root: str, vault: Vault) -> dict[str, list[str]]:
     """Return the paths whose files are not as they were indexed, and of those that are gone. Changes nothing."""
-    known: dict[str, tuple[str, str | None]] = _known(index) if index.get("root") == root else {}
-    seen: set[str] = set()
+    known, seen = _known(index) if index.get("root") == root else {}, set[str]()
     stale = [path for path, _, _ in _find_changed(root, vault, known, seen)]
     return {"stale": stale, "gone": sorted(known.keys() - seen)}
 
@@ -4034,41 +3988,22 @@ def list_skipped(index: Index) -> list[Row]:
     return index.dicts("SELECT path, skipped AS reason FROM file WHERE skipped IS NOT NULL ORDER BY path")
 
 
-def _clear(index: Index) -> None:
-    index.db.execute("BEGIN IMMEDIATE")
-    index.db.execute("INSERT INTO words(words) VALUES('delete-all')")
-    for table in ("chunk", "file", "word"):
-        index.db.execute("DELETE FROM " + table)
-    index.db.execute("DELETE FROM manifest WHERE name IN ('root', 'joined')")
-    index.db.execute("COMMIT")
-
-
 def _replace(index: Index, files: Sequence[tuple[str, bytes | None, str | None]], vault: Vault, root: str, now: int) -> int:
     """Replace the records of some files, or take them out where there are no bytes, in one transaction; return how many changed."""
     if not files:
         return 0
-    db, changed = index.db, 0
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    changed, drop = 0, "INSERT INTO words(words, rowid, %s) SELECT 'delete', id, %s FROM chunk WHERE file=?" % (_COLUMNS, _COLUMNS)
+    with index:
         for path, data, skipped in files:
-            sha = None if data is None else sha256(data)
-            old = db.execute("SELECT id, sha256, skipped FROM file WHERE path=?", (path,)).fetchone()
-            if old and old[1:] == (sha, skipped):  # another command was here first
+            old = index.one("SELECT id, sha256, skipped FROM file WHERE path=?", path)
+            if old and old[1:] == (None if data is None else sha256(data), skipped):  # another command was here first
                 continue
             changed += 1
-            if old:
-                drop = "INSERT INTO words(words, rowid, %s) SELECT 'delete', id, %s FROM chunk WHERE file=?" % (_COLUMNS, _COLUMNS)
-                db.execute(drop, (old[0],))
-                db.execute("DELETE FROM chunk WHERE file=?", (old[0],))
-                db.execute("DELETE FROM file WHERE id=?", (old[0],))
+            for sql in (drop, "DELETE FROM chunk WHERE file=?", "DELETE FROM file WHERE id=?") if old else ():
+                index.db.execute(sql, old[:1])
             if data is not None:
-                _add(db, path, os.path.relpath(os.path.join(root, path), vault.root).replace(os.sep, "/"), data, skipped)
-        db.execute("DELETE FROM manifest WHERE name='joined'")
-        db.execute("INSERT OR REPLACE INTO manifest VALUES('indexed', ?)", (now,))
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
+                _add(index.db, path, os.path.relpath(os.path.join(root, path), vault.root).replace(os.sep, "/"), data, skipped)
+        index.put(indexed=now, joined=None)
     return changed
 
 
@@ -4078,7 +4013,8 @@ def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> N
         text = data.decode("utf-8-sig") if not skipped else ""
     except UnicodeDecodeError as error:
         text, skipped = "", "is not UTF-8: byte %d" % (error.start + 1)
-    kind = _VIEW_FOLDERS.get(within.partition("/")[0]) if within.count("/") == 1 and is_sealed(data) else None
+    view = find_view(within) if is_sealed(data) else None
+    kind = {"card": "conflict"}.get(view[0], view[0]) if view else None
     page = read_page(path, text, kind)
     cursor = db.execute("INSERT INTO file(path, sha256, size, tags, properties, fault, skipped) VALUES(?,?,?,?,?,?,?)", (
         path, sha256(data), len(data), " %s " % " ".join(page.tags), json.dumps(page.properties), page.fault, skipped))
@@ -4087,13 +4023,13 @@ def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> N
         row = db.execute("SELECT c.actor FROM chunk c JOIN file f ON f.id=c.file WHERE f.path=?", (re.sub("_[0-9]+[.]md$", ".md", path),))
         actor = next((found for (found,) in row), None)
     foreign = "external" if not kind and is_sealed(data) else None  # a view, but of no subject that this vault knows
-    for chunk in page.chunks if kind else [chunk._replace(source=foreign) for chunk in page.chunks]:
-        chunk = chunk._replace(actor=actor)  # noqa: PLW2901 - of a later page too
+    for chunk in [chunk._replace(actor=actor, source=chunk.source or foreign) for chunk in page.chunks]:
         title = chunk.actor or "" if kind == "journal" else page.title
         own = [chunk.key, chunk.ref, chunk.outside] if kind else [folder, path.rpartition("/")[2][:-3]]
         labels = " ".join([*page.tags, *(word for word in own if word)])
         row = (title, chunk.trail, labels, chunk.text, parts_of("%s %s %s" % (title, chunk.trail, chunk.text)))
-        values = (cursor.lastrowid, _input_name(chunk, title, folder), chunk.first, chunk.last, *chunk[4:], *row)
+        named = None if is_list_of_links(chunk.text) else sha256(_input(chunk.kind, title, folder, chunk.trail, chunk.key, chunk.text))
+        values = (cursor.lastrowid, named, chunk.first, chunk.last, *chunk[4:], *row)
         new = db.execute("INSERT INTO chunk VALUES(NULL, %s)" % ",".join("?" * len(values)), values)
         db.execute("INSERT INTO words(rowid, %s) VALUES(?,?,?,?,?,?)" % _COLUMNS, (new.lastrowid, *row))
         db.executemany("INSERT OR IGNORE INTO word VALUES(?)", ((word,) for word in words_of(" ".join(row[:4]))))
@@ -4101,11 +4037,6 @@ def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> N
 
 def _folder_words(path: str) -> str:
     return " ".join(re.findall(r"[^\W_]+", path.rpartition("/")[0]))
-
-
-def _input_name(chunk: Any, title: str, folder: str) -> str | None:
-    """Return the name of a chunk's vector; a list of links has none."""
-    return None if is_list_of_links(chunk.text) else sha256(_input(chunk.kind, title, folder, chunk.trail, chunk.key, chunk.text))
 
 
 def _input(kind: str, title: str, folder: str, trail: str, key: str | None, text: str) -> str:
@@ -4122,37 +4053,30 @@ def join_vectors(index: Index, model: Row) -> None:
     Damaged if a cached vector is not what was put there: it must not become a wrong hit.
     """
     db, fingerprint = index.db, model["fingerprint"]
-    made = "SELECT 1 FROM sqlite_master WHERE name='near'"
-    if index.get("fingerprint") == fingerprint and index.get("joined") and db.execute(made).fetchone():
+    if index.get("fingerprint") == fingerprint and index.get("joined") and index.has_table("near"):
         return
-    db.execute("BEGIN IMMEDIATE")  # before it looks: two commands may be the first to need vectors
-    try:
-        if index.get("fingerprint") not in (None, fingerprint):
+    with index:  # before it looks: two commands may be the first to need vectors
+        before = index.get("fingerprint")
+        if before not in (None, fingerprint):
             index.reasons.append("the model was %s, of another vector space: vectors are made anew" % index.get("model"))
-        if index.get("fingerprint") != fingerprint or not db.execute("SELECT 1 FROM sqlite_master WHERE name='near'").fetchone():
+        if before != fingerprint or not index.has_table("near"):
             _create_near(index, model)
         needed = "SELECT v.id FROM vector v WHERE v.fingerprint=? AND EXISTS(SELECT 1 FROM chunk WHERE input=v.input)"
-        gone = db.execute("SELECT rowid FROM near_rowids WHERE rowid NOT IN (%s)" % needed, (fingerprint,)).fetchall()
+        gone = index.rows("SELECT rowid FROM near_rowids WHERE rowid NOT IN (%s)" % needed, fingerprint)
         db.executemany("DELETE FROM near WHERE rowid=?", gone)
         live = index.count("SELECT count(*) FROM (%s)" % needed, fingerprint)
         if index.count("SELECT count(*) FROM near_chunks") * _SLOTS > 2 * live + 2 * _SLOTS:  # it does not use deleted slots again
             _create_near(index, model)
-        new = db.execute("SELECT id, data, sha256 FROM vector WHERE id IN (%s) AND id NOT IN (SELECT rowid FROM near_rowids)" % needed,
-                         (fingerprint,)).fetchall()
-        _add_near(index, model, new)
+        _add_near(index, index.rows(
+            "SELECT id, data, sha256 FROM vector WHERE id IN (%s) AND id NOT IN (SELECT rowid FROM near_rowids)" % needed, fingerprint))
         if index.count("SELECT count(*) FROM vector") > 3 * live + 4 * _SLOTS:  # texts that were edited or deleted long ago
             db.execute("DELETE FROM vector WHERE id NOT IN (SELECT rowid FROM near_rowids)")
         index.put(joined=1)
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
 
 
 def _create_near(index: Index, model: Row) -> None:
     index.db.execute("DROP TABLE IF EXISTS near")
     index.db.execute("CREATE VIRTUAL TABLE near USING vec0(vector int8[%d] distance_metric=cosine)" % model["dims"])
-    index.db.execute("DELETE FROM manifest WHERE name='joined'")
     index.put(fingerprint=model["fingerprint"], model=model["name"])
 
 
@@ -4162,29 +4086,28 @@ def check_vector(index: Index, number: int, data: bytes, checksum: str) -> None:
         raise Damaged("bad-vector", "%s: cached vector %d is not what was put there" % (index.path, number), "index --rebuild")
 
 
-def _add_near(index: Index, model: Row, rows: Iterable[tuple[int, bytes, str]]) -> None:
+def _add_near(index: Index, rows: Iterable[Any]) -> None:
     for number, data, checksum in rows:
         check_vector(index, number, data, checksum)
-        if len(data) != model["dims"]:
-            raise Damaged("bad-vector", "%s: cached vector %d is of another length" % (index.path, number), "index --rebuild")
         index.db.execute("INSERT INTO near(rowid, vector) VALUES(?, vec_int8(?))", (number, data))
 
 
-_PENDING = "FROM chunk c WHERE c.input IS NOT NULL AND NOT EXISTS(SELECT 1 FROM vector v WHERE v.fingerprint=? AND v.input=c.input)"
+#: Of a chunk ``c``, that its text has no vector of a fingerprint.
+_PENDING = "c.input IS NOT NULL AND NOT EXISTS(SELECT 1 FROM vector v WHERE v.fingerprint=? AND v.input=c.input)"
 
 
 def count_pending(index: Index, model: Row) -> int:
     """Return how many texts have no vector of this model yet."""
-    return index.count("SELECT count(DISTINCT c.input) " + _PENDING, model["fingerprint"])
+    return index.count("SELECT count(DISTINCT c.input) FROM chunk c WHERE " + _PENDING, model["fingerprint"])
 
 
-def fill(index: Index, model: Row, load: Callable[[], Encoder], seconds: float, tell: Callable[[str, int, int], None]) -> int:
+def fill(index: Index, model: Row, load: Callable[[], Encoder], seconds: float, tell: Tell) -> int:
     """Embed what has no vector yet, for about ``seconds`` at most, and return how many texts are left. No lock is held meanwhile.
 
     What was embedded is kept at once, so an interrupted fill goes on where it was.
     """
-    db, fingerprint = index.db, model["fingerprint"]
-    pending = db.execute("SELECT min(c.id) %s GROUP BY c.input ORDER BY length(c.text)" % _PENDING, (fingerprint,)).fetchall()
+    fingerprint = model["fingerprint"]
+    pending = index.rows("SELECT min(c.id) FROM chunk c WHERE %s GROUP BY c.input ORDER BY length(c.text)" % _PENDING, fingerprint)
     if not pending or seconds <= 0:
         return len(pending)
     encoder = load()
@@ -4192,18 +4115,16 @@ def fill(index: Index, model: Row, load: Callable[[], Encoder], seconds: float, 
     size = TEXTS_A_COMMIT if seconds > 60 else TEXTS_A_COMMIT // 4
     while done < len(pending) and time.monotonic() < deadline:
         ids = ",".join(str(row[0]) for row in pending[done:done + size])
-        rows = db.execute("SELECT c.input, c.kind, c.title, f.path, c.trail, c.key, c.text FROM chunk c JOIN file f ON f.id=c.file WHERE"
-                          " c.id IN (%s) AND c.input IS NOT NULL AND NOT EXISTS(SELECT 1 FROM vector WHERE fingerprint=? AND"
-                          " input=c.input)" % ids, (fingerprint,)).fetchall()
+        rows = index.rows("SELECT c.input, c.kind, c.title, f.path, c.trail, c.key, c.text FROM chunk c JOIN file f ON f.id=c.file"
+                          " WHERE c.id IN (%s) AND %s" % (ids, _PENDING), fingerprint)  # another command may have made some
         vectors = encoder.encode([_input(kind, title, _folder_words(path), *rest) for _, kind, title, path, *rest in rows]) if rows else []
-        db.execute("BEGIN IMMEDIATE")
-        for row, data in zip(rows, vectors):
-            cursor = db.execute("INSERT OR IGNORE INTO vector(fingerprint, input, data, sha256) VALUES(?,?,?,?)", (
-                fingerprint, row[0], data, sha256(data)))
-            needed = index.get("fingerprint") == fingerprint and db.execute("SELECT 1 FROM chunk WHERE input=?", row[:1]).fetchone()
-            if cursor.rowcount and needed:
-                _add_near(index, model, [(cursor.lastrowid, data, sha256(data))])
-        db.execute("COMMIT")
+        with index:
+            used = index.get("fingerprint") == fingerprint  # else another command turned to another model
+            for row, data in zip(rows, vectors):
+                cursor = index.db.execute("INSERT OR IGNORE INTO vector(fingerprint, input, data, sha256) VALUES(?,?,?,?)", (
+                    fingerprint, row[0], data, sha256(data)))
+                if used and cursor.rowcount and index.one("SELECT 1 FROM chunk WHERE input=?", row[0]):
+                    _add_near(index, [(cursor.lastrowid, data, sha256(data))])
         done += size
         tell("texts", min(done, len(pending)), len(pending))
     return max(0, len(pending) - done)
@@ -4217,30 +4138,22 @@ _WEIGHTS = "4.0, 2.0, 2.0, 1.0, 1.0"
 _COMMON_MIN = 5_000
 #: Chunks for which BM25 is worked out, where the rarest word is in fewer.
 _RANKED_MAX = 2_000
-#: Best chunks by words and by meaning that are looked at.
-_CANDIDATES = 200
-_OF_ONE_NOTE = 5
-_SAMPLE = 300
+#: Best chunks by words and by meaning that are looked at, those of one note among them, and vectors that say what is usual.
+_CANDIDATES, _OF_ONE_NOTE, _SAMPLE = 200, 5, 300
 #: What an entry has of what its neighbours say, by words and by meaning.
 _NEAR_WORDS, _NEAR_MEANING = 0.5, 0.2
 #: How much words weigh against meaning.
 _WORDS_WEIGHT = 3.0
 #: Words count in full if the best covers so much more of the question than the tenth, meaning if the nearest is so many deviations off.
 _WORDS_MARGIN, _MEANING_MARGIN = 0.2, 5.0
+#: What BM25 gives at most for a word, in its rarity: k1 + 1.
 _BM25_MAX = 2.2
 
 
-class Found:
-    """What a search found: ``scores`` of chunks, parts of each for `--explain`, and the terms that some chunk holds."""
-
-    def __init__(self) -> None:
-        self.scores: dict[int, float] = {}
-        self.parts: dict[int, Row] = {}
-        self.terms: list[Term] = []
-
-
-#: Words that a mistyped one may stand for.
-_MEANT_MAX = 3
+#: What a search found: chunk -> its score, chunk -> the parts of that for `--explain`, and the terms that some chunk holds.
+Found = namedtuple("Found", "scores parts terms")
+#: Words that a mistyped one may stand for, and characters of a snippet where no word matched.
+_MEANT_MAX, _SNIPPET_CHARS = 3, 240
 
 
 def _find_meant(index: Index, word: str) -> list[str]:
@@ -4253,11 +4166,8 @@ def _find_meant(index: Index, word: str) -> list[str]:
     values = (len(word) - 2, len(word) + 2, word[:2], word[-2:], *grams)
     near = [row[0] for row in index.db.execute(sql, values) if is_near_word(word, row[0])]
     near.sort(key=lambda w: (w[0] != word[0], abs(len(w) - len(word)), w))
-    meant: list[str] = []
-    for other in near:  # some were in texts that are gone
-        if len(meant) < _MEANT_MAX and _postings(index, '"%s"' % other, 1):
-            meant.append(other)
-    return meant
+    held = (other for other in near if _postings(index, '"%s"' % other, 1))  # some were in texts that are gone
+    return list(itertools.islice(held, _MEANT_MAX))
 
 
 def _postings(index: Index, query: str, most: int = -1) -> list[int]:
@@ -4271,11 +4181,10 @@ def _find_terms(index: Index, question: str, total: int) -> list[tuple[Term, lis
         chunks, faith = _postings(index, term.query, _COMMON_MIN + 1), 1.0
         if not chunks and " " in term.word:
             continue  # an identifier that is nowhere as a whole: its parts speak
-        if not chunks:
-            meant = _find_meant(index, term.word)
-            if meant:
-                term, faith = Term(term.word, " OR ".join('"%s"' % word for word in meant)), 0.8  # noqa: PLW2901
-                chunks = _postings(index, term.query, _COMMON_MIN + 1)
+        meant = [] if chunks else _find_meant(index, term.word)
+        if meant:
+            term, faith = Term(term.word, " OR ".join('"%s"' % word for word in meant)), 0.8  # noqa: PLW2901
+            chunks = _postings(index, term.query, _COMMON_MIN + 1)
         found.append((term, chunks, faith))
     telling = [t for t in found if len(t[1]) <= _COMMON_MIN]
     if not any(chunks for _, chunks, _ in telling):
@@ -4283,14 +4192,13 @@ def _find_terms(index: Index, question: str, total: int) -> list[tuple[Term, lis
     return [(term, chunks, faith * math.log(1 + (total - len(chunks) + 0.5) / (len(chunks) + 0.5))) for term, chunks, faith in telling]
 
 
-def _score_words(index: Index, question: str, allowed: set[int] | None, found: Found) -> dict[int, float]:
-    """Return chunk -> how well its words answer: the share of the question's rarity that it covers, sharpened by BM25."""
+def _score_words(index: Index, question: str, allowed: set[int] | None) -> Found:
+    """Return how well words answer: by the share of the question's rarity that a chunk covers, sharpened by BM25."""
     total = index.count("SELECT count(*) FROM chunk")
     terms = _find_terms(index, question, total)
     whole = sum(rarity for _, _, rarity in terms)
-    found.terms = [term for term, chunks, _ in terms if chunks]
-    if not found.terms or not whole:
-        return {}
+    if not whole or not any(chunks for _, chunks, _ in terms):
+        return Found({}, {}, [])
     covered: dict[int, float] = {}
     for _, chunks, rarity in terms:
         for chunk in chunks:
@@ -4306,17 +4214,10 @@ def _score_words(index: Index, question: str, allowed: set[int] | None, found: F
     query = " OR ".join(ranked_terms)
     ranked = dict(index.db.execute("SELECT rowid, -bm25(words, %s) FROM words WHERE words MATCH ?" % _WEIGHTS, (query,)))
     pointers = {row[0] for row in index.db.execute("SELECT id FROM chunk WHERE input IS NULL")}  # lists of links say nothing themselves
-    scores = {}
-    for chunk, rarity in covered.items():
-        share = rarity / whole
-        scores[chunk] = (2 * share + ranked.get(chunk, 0.0) / (_BM25_MAX * whole)) * share / (2 if chunk in pointers else 1)
-        found.parts[chunk] = {"coverage": share, "bm25": ranked.get(chunk, 0.0)}
-    return scores
-
-
-def _rows_of(index: Index, ids: Iterable[int]) -> dict[int, Row]:
-    rows = index.dicts("SELECT c.*, f.path, f.sha256 FROM chunk c JOIN file f ON f.id=c.file WHERE c.id IN (%s)" % ",".join(map(str, ids)))
-    return {row["id"]: row for row in rows}
+    parts = {chunk: {"coverage": rarity / whole, "bm25": ranked.get(chunk, 0.0)} for chunk, rarity in covered.items()}
+    scores = {chunk: (2 * part["coverage"] + part["bm25"] / (_BM25_MAX * whole)) * part["coverage"] / (2 if chunk in pointers else 1)
+              for chunk, part in parts.items()}
+    return Found(scores, parts, [term for term, chunks, _ in terms if chunks])
 
 
 def _find_neighbours(index: Index, chunks: Iterable[int]) -> dict[int, list[int]]:
@@ -4341,6 +4242,12 @@ def _cosines(index: Index, vector: bytes, numbers: Iterable[int]) -> dict[int, f
     return dict(index.db.execute(sql, (vector,)))
 
 
+def _mean_of(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and the standard deviation of some numbers, of none 0."""
+    mean = sum(values) / (len(values) or 1)
+    return mean, math.sqrt(sum((x - mean) ** 2 for x in values) / (len(values) or 1))
+
+
 def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: list[int]) -> dict[int, float]:
     """Return chunk -> by how many standard deviations it is nearer to the question than chunks are: of the nearest, and of ``also``."""
     db, fingerprint = index.db, index.get("fingerprint")
@@ -4349,9 +4256,8 @@ def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: 
         return {}
     step = max(1, total // _SAMPLE)
     some = [row[0] for row in db.execute("SELECT rowid FROM near_rowids WHERE rowid %% %d=0" % step)]
-    sample = list(_cosines(index, vector, some).values()) or [0.0]
-    mean = sum(sample) / len(sample)
-    spread = math.sqrt(sum((c - mean) ** 2 for c in sample) / len(sample)) or 1.0
+    mean, spread = _mean_of(list(_cosines(index, vector, some).values()))
+    spread = spread or 1.0
 
     def numbers_of(chunks: Iterable[int]) -> list[int]:
         sql = ("SELECT v.id FROM json_each(?) j CROSS JOIN chunk c ON c.id=j.value CROSS JOIN vector v ON v.input=c.input"
@@ -4395,9 +4301,8 @@ def search_chunks(index: Index, question: str, vector: bytes | None, words: bool
     Words count by the share of the question's rarity that a chunk covers, meaning by the margin over other chunks; and each
     as a whole by how far its best stands out. So weak evidence of either kind does not drown the other.
     """
-    found = Found()
-    covered = _score_words(index, question, allowed, found) if words else {}
-    shares = sorted((found.parts[n]["coverage"] for n in covered), reverse=True)[:10]
+    covered, parts, terms = _score_words(index, question, allowed) if words else Found({}, {}, [])
+    shares = sorted((part["coverage"] for part in parts.values()), reverse=True)[:10]
     margin = min(1.0, (shares[0] - (shares[9] if len(shares) > 9 else 0.0)) / _WORDS_MARGIN) if shares else 0.0
     first = _leave_room(index, sorted(covered, key=lambda n: (-covered[n], n))[:10 * max(_CANDIDATES, most)])[:2 * max(_CANDIDATES, most)]
     by_words = _with_neighbours({n: covered[n] for n in first}, _find_neighbours(index, first), _NEAR_WORDS)
@@ -4407,11 +4312,11 @@ def search_chunks(index: Index, question: str, vector: bytes | None, words: bool
     by_meaning = _score_meaning(index, vector, allowed, best) if vector else {}
     trust = max(0.1, *by_meaning.values()) / _MEANING_MARGIN if by_meaning else 0.0  # never less: it would turn the order round
     weight = max(_WORDS_WEIGHT * margin, 0.0 if whole else 1.0) if by_meaning else 1.0  # what has no vector yet has words alone
-    for n in {*best, *by_meaning}:
-        found.scores[n] = weight * by_words.get(n, 0.0) + trust * by_meaning.get(n, 0.0)
-        found.parts.setdefault(n, {"coverage": 0.0, "bm25": 0.0}).update(words=by_words.get(n, 0.0), meaning=by_meaning.get(n),
-                                             words_weight=weight, meaning_weight=trust)
-    return found
+    scores = {n: weight * by_words.get(n, 0.0) + trust * by_meaning.get(n, 0.0) for n in {*best, *by_meaning}}
+    for n in scores:
+        parts.setdefault(n, {"coverage": 0.0, "bm25": 0.0}).update(
+            words=by_words.get(n, 0.0), meaning=by_meaning.get(n), words_weight=weight, meaning_weight=trust)
+    return Found(scores, parts, terms)
 
 
 def find_hits(index: Index, found: Found, most: int) -> list[Row]:
@@ -4419,15 +4324,17 @@ def find_hits(index: Index, found: Found, most: int) -> list[Row]:
 
     A current fact stands before its own earlier generations; of equals, what is current and confirmed comes first.
     """
-    rows = _rows_of(index, found.scores)
+    rows = {row["id"]: row for row in index.dicts("SELECT c.*, f.path, f.sha256 FROM chunk c JOIN file f ON f.id=c.file WHERE c.id IN (%s)"
+                                                  % ",".join(map(str, found.scores)))}
     best_of: dict[str, float] = {}
     for n, row in rows.items():
         if row["key"] and row["kind"] != "note":
             best_of[row["key"]] = max(best_of.get(row["key"], found.scores[n]), found.scores[n])
-    for n, row in rows.items():
+        row["score"] = found.scores[n]
+    for row in rows.values():
         if row["kind"] == "note":
-            found.scores[n] = max(found.scores[n], best_of.get(row["key"], found.scores[n]))
-    order = sorted(rows.values(), key=lambda r: (-round(found.scores[r["id"]], 3), r["kind"] != "note", r["trust"] != "confirmed",
+            row["score"] = max(row["score"], best_of.get(row["key"], row["score"]))
+    order = sorted(rows.values(), key=lambda r: (-round(r["score"], 3), r["kind"] != "note", r["trust"] != "confirmed",
                                                  r["path"], r["first"]))
     hits: list[Row] = []
     for row in order:
@@ -4469,9 +4376,6 @@ def snippet(index: Index, found: Found, row: Row) -> str:
     return text if len(text) <= _SNIPPET_CHARS else text[:_SNIPPET_CHARS - 1] + "\u2026"
 
 
-#: Characters of a snippet where no word matched.
-_SNIPPET_CHARS = 240
-
 #: Facts or notes that are compared with all others, and how far above the mean of what is compared a pair is suggested.
 _COMPARED_MAX = 2_000
 _SUGGESTED_SPREAD = {"note": 0.75, "free": 2.0}
@@ -4480,7 +4384,7 @@ _SUGGESTED_MIN = 0.9
 _NEGATION = Pattern(r"\b(?:not|never|no|without|off|cannot)\b|n't\b")
 
 
-def find_similar(index: Index, kind: str, vectors: bool, newest: int = _COMPARED_MAX) -> list[tuple[float, Row, Row]]:
+def find_similar(index: Index, kind: str, vectors: bool, newest: int | None = None) -> list[tuple[float, Row, Row]]:
     """Return pairs of current facts of one area, or of free notes, that stand out as alike and are each other's nearest, best first."""
     rows = index.dicts(
         "SELECT c.id, c.key, c.ref, c.text, c.title, c.trust, f.path, v.data, v.sha256, v.id AS number FROM chunk c JOIN file f"
@@ -4491,37 +4395,36 @@ def find_similar(index: Index, kind: str, vectors: bool, newest: int = _COMPARED
             check_vector(index, row["number"], row["data"], row["sha256"])
         said, name = (set(re.findall(r"[^\W_]+", text.lower())) for text in (row["text"], row["key"] or row["title"]))
         row["words"] = said - SILENT_WORDS | name
-    spread: dict[str, int] = {}
+    held: dict[str, int] = {}
     for word in (word for row in rows for word in row["words"]):
-        spread[word] = spread.get(word, 0) + 1
-    rarity = {word: math.log(1 + (len(rows) - n + 0.5) / (n + 0.5)) for word, n in spread.items()}
-    pairs = {}
+        held[word] = held.get(word, 0) + 1
+    rarity = {word: math.log(1 + (len(rows) - n + 0.5) / (n + 0.5)) for word, n in held.items()}
+    by_number, pairs = {row["number"]: row for row in rows if row["number"] is not None}, {}
     for row in rows[:newest]:
-        for other, cosine in _nearest_of(index, row, rows, vectors):
+        for other, cosine in _nearest_of(index, row, by_number) if vectors else _sharing_words(row, rows):
             same = sum(rarity[word] for word in row["words"] & other["words"])
             share = same / (min(sum(rarity[word] for word in one["words"]) for one in (row, other)) or 1)
             if kind == "free" or share > 0.9 or (row["key"].split(".")[0] in other["words"] and other["key"].split(".")[0] in row["words"]):
                 pairs[min(row["id"], other["id"]), max(row["id"], other["id"])] = (share + (cosine if vectors else share), row, other)
-    scores = [pair[0] for pair in pairs.values()]
-    mean = sum(scores) / len(scores) if scores else 0.0
-    least = mean + _SUGGESTED_SPREAD[kind] * math.sqrt(sum((x - mean) ** 2 for x in scores) / len(scores)) if scores else 0.0
+    mean, spread = _mean_of([pair[0] for pair in pairs.values()])
     ordered = sorted(pairs.values(), key=lambda pair: (-pair[0], pair[1]["path"]))
     taken: set[int] = set()
     found = []
     for pair in ordered:  # each is in its best pair alone
         ids = {pair[1]["id"], pair[2]["id"]}
-        found += [pair] if pair[0] > max(_SUGGESTED_MIN, least) and not ids & taken else []
+        found += [pair] if pair[0] > max(_SUGGESTED_MIN, mean + spread * _SUGGESTED_SPREAD[kind]) and not ids & taken else []
         taken |= ids
     return found
 
 
-def _nearest_of(index: Index, row: Row, rows: list[Row], vectors: bool) -> list[tuple[Row, float]]:
-    """Return the rows that may be like one: the nearest by meaning with their cosine, else all that share words with it."""
-    if not vectors:
-        return [(other, 0.0) for other in rows if other is not row and len(other["words"] & row["words"]) > 1]
+def _sharing_words(row: Row, rows: list[Row]) -> list[tuple[Row, float]]:
+    return [(other, 0.0) for other in rows if other is not row and len(other["words"] & row["words"]) > 1]
+
+
+def _nearest_of(index: Index, row: Row, by_number: dict[int, Row]) -> list[tuple[Row, float]]:
+    """Return the rows that are nearest to one by meaning, with their cosine."""
     if row["data"] is None:
         return []
-    by_number = {other["number"]: other for other in rows if other["number"] is not None}
     found = index.db.execute("SELECT rowid, 1 - distance FROM near WHERE vector MATCH vec_int8(?) AND k=9 AND rowid IN (%s)" % ",".join(
         map(str, by_number)), (row["data"],))
     return [(by_number[number], cosine) for number, cosine in found if by_number[number] is not row]
@@ -4559,12 +4462,11 @@ class Call:
     """What a command gets beside its arguments: where it runs, the clock and chance, and how long it may wait."""
 
     def __init__(self, words: str, named: str | None, folder: str, clock: Callable[[], int], chance: Callable[[int], bytes],
-                 lock_wait_s: float) -> None:
+                 lock_wait_s: float, models: str = "", index_root: str | None = None,
+                 tell: Tell = lambda what, done, total: None) -> None:
         self.words, self.named, self.folder, self.clock, self.chance = words, named, folder, clock, chance
-        self.lock_wait_s = lock_wait_s
-        self.models, self.index_root = "", None  # type: str, str | None
-        self.tell: Callable[[str, int, int], None] = lambda what, done, total: None
-        self.states: list[State | Index] = []
+        self.lock_wait_s, self.models, self.index_root, self.tell = lock_wait_s, models, index_root, tell
+        self.states: list[Database] = []
         self.warnings: list[str] = []  # what the user should know, whatever becomes of the command
 
     def close(self) -> None:
@@ -5558,12 +5460,12 @@ def parse_measured(text: str) -> Body:
 
 def cmd_config(call: Call, args: Row) -> Result:
     """Return the settings, or one, or record a new value of one."""
-    name, value = args["key"], args["value"]
-    if name is not None and name not in (*SETTINGS, *TEXT_SETTINGS):
-        raise NotFound("not-found", "no setting %s" % quote(name), "there are %s" % ", ".join((*SETTINGS, *TEXT_SETTINGS)))
+    name, value, names = args["key"], args["value"], (*SETTINGS, *TEXT_SETTINGS)
+    if name is not None and name not in names:
+        raise NotFound("not-found", "no setting %s" % quote(name), "there are %s" % ", ".join(names))
     if value is None:
         reading = Reading(call)
-        return {"settings": _settings(reading.state, name), "warnings": reading.warnings}
+        return {"settings": {n: reading.state.setting(n) for n in names if name in (None, n)}, "warnings": reading.warnings}
     _need_owner(args, "changing a setting")
     if name in SETTINGS:
         value = parse_integer(int(value) if re.fullmatch("[0-9]{1,15}", value) else value, name, *SETTINGS[name][1:])
@@ -5573,13 +5475,7 @@ def cmd_config(call: Call, args: Row) -> Result:
         work.check_whole()
         work.add("setting", name=name, value=value)
         work.commit()
-        return {"settings": _settings(work.state, name), "warnings": work.warnings}
-
-
-def _settings(state: State, name: str | None) -> Row:
-    rows: Row = {n: state.setting(n) for n in SETTINGS}
-    rows.update({n: state.text_setting(n) or none for n, none in TEXT_SETTINGS.items()})
-    return {n: value for n, value in rows.items() if name in (None, n)}
+        return {"settings": {name: work.state.setting(name)}, "warnings": work.warnings}
 
 
 # -- many at once --
@@ -5963,22 +5859,29 @@ def _check_files(vault: Vault, report: Any) -> None:
 
 #: Seconds that `search` embeds for before it answers with what it has.
 SEARCH_FILL_S = 2.0
-#: What a hit may be, in the order in which equals are shown.
+#: What a hit may be.
 HIT_KINDS = ("note", "conflict", "journal", "free", "history")
 MODES = ("hybrid", "vector", "lexical")
+#: Facts that `maintain` compares with all others: the newest.
+_SUGGESTED_NEWEST = 100
 _IN_MEMORY = "the index is in memory, for this command alone: no vectors are made"
 _HIT_FIELDS = ("path", "first", "last", "trail", "kind", "key", "ref", "outside", "at", "source", "trust", "actor", "also")
+
+
+def _root_of(call: Call, vault: Vault, state: State) -> str:
+    named = state.setting("index-root")
+    return find_root(vault, call.index_root or (None if named == TEXT_SETTINGS["index-root"] else named))
 
 
 class Searching:
     """An index in line with the files, and the model by which it can be asked for meaning; ``why`` says what is missing for that."""
 
-    def __init__(self, call: Call, mode: str | None, seconds: float) -> None:
+    def __init__(self, call: Call, mode: str | None, seconds: float, load: bool = False) -> None:
         self.reading = Reading(call)
         vault, self.warnings = self.reading.vault, self.reading.warnings
         self.index = open_index(vault.index, vault.is_writable())
         call.states.append(self.index)
-        self.root = find_root(vault, call.index_root or self.reading.state.text_setting("index-root"))
+        self.root = _root_of(call, vault, self.reading.state)
         started = time.monotonic()
         self.sweep = sweep(self.index, self.root, vault, call.clock(), call.tell)
         if self._restore_views(call, self.sweep.pop("paths")):
@@ -5986,8 +5889,17 @@ class Searching:
         self.index.put(swept=call.clock(), swept_ms=round((time.monotonic() - started) * 1000))
         self.model, self.why = self._find_model(call, mode)
         self._encoder: Encoder | None = None
-        self._mode = mode
-        self.pending = self._or_words(lambda: self._bring_meaning_in_line(call, seconds)) or 0
+        self.pending = 0
+        try:
+            if self.model:
+                join_vectors(self.index, self.model)
+                self.pending = fill(self.index, self.model, self.encoder, seconds, call.tell)
+                if load:
+                    self.encoder()
+        except Refused as error:  # a model that cannot be loaded is as one that is not there, unless it was asked for by name
+            if mode:
+                raise
+            self.model, self.why = None, "%s. Next: %s" % (error.message, error.hint)
         self.warnings += self.index.reasons
         self.skipped = list_skipped(self.index)
 
@@ -6002,7 +5914,7 @@ class Searching:
         wrong = []
         for path in paths:
             view, text = self.recorded(path)
-            there = self.index.db.execute("SELECT sha256 FROM file WHERE path=?", (path,)).fetchone()
+            there = self.index.one("SELECT sha256 FROM file WHERE path=?", path)
             wrong += [view] if text is not None and there != (sha256(text),) else []
         if not wrong or not self.reading.vault.is_writable():
             return False
@@ -6028,23 +5940,6 @@ class Searching:
         """Return the loaded model."""
         self._encoder = self._encoder or load_encoder(self.model)  # type: ignore[arg-type]
         return self._encoder
-
-    def load(self) -> None:
-        """Load the model before many questions are asked; where it cannot be, and meaning was not asked for by name, words answer."""
-        self._or_words(self.encoder)
-
-    def _or_words(self, do: Callable[[], Any]) -> Any:
-        try:
-            return do() if self.model else None
-        except Refused as error:  # a model that cannot be loaded is as one that is not there
-            if self._mode:
-                raise
-            self.model, self.why = None, "%s. Next: %s" % (error.message, error.hint)
-            return None
-
-    def _bring_meaning_in_line(self, call: Call, seconds: float) -> int:
-        join_vectors(self.index, self.model)  # type: ignore[arg-type]
-        return fill(self.index, self.model, self.encoder, seconds, call.tell)  # type: ignore[arg-type]
 
     def about(self) -> Row:
         """Return what each answer says of how it was made."""
@@ -6119,7 +6014,7 @@ def _index_state(call: Call, vault: Vault) -> Result:
     index = open_index(vault.index, vault.is_writable(), keep=True) if there else Index(":memory:")
     probe = Index(":memory:")  # sqlite-vec may have to open it once more
     call.states += [index, probe]
-    root = find_root(vault, call.index_root or state.text_setting("index-root"))
+    root = _root_of(call, vault, state)
     model, why = _find_meaning(call, probe) if vault.is_writable() else (None, _IN_MEMORY)
     times = {name: format_at(int(value)) if value else None for name, value in ((n, index.get(n)) for n in ("swept", "indexed"))}
     return {"root": root, **_counts(index, model), "path": vault.index, "why": why, "pending": count_pending(index, model) if model else 0,
@@ -6140,25 +6035,28 @@ def cmd_search(call: Call, args: Row) -> Result:
     if not questions:
         raise Usage("usage", "--queries: %s holds no question" % args["queries"], "a question a line")
     most = parse_integer(args["most"], "--most", 1, 1000)
-    searching = Searching(call, args["mode"], SEARCH_FILL_S)
-    searching.load()
+    searching = Searching(call, args["mode"], SEARCH_FILL_S, load=True)
     allowed = _find_allowed(searching, args)
     answers = [_answer_question(searching, question, args["mode"], allowed, most, args["explain"], _asks_standing(args))
                for question in questions]
     if not any(answer["hits"] for answer in answers):
         asked = quote(questions[0]) if len(questions) == 1 else "any of %d questions" % len(questions)
-        raise NotFound("not-found", "nothing answers %s (%s)" % (asked, _made_by(searching, answers)), _wider(allowed))
+        raise NotFound("not-found", "nothing answers %s (%s)" % (asked, _made_by(searching, answers)),
+                       "ask in other words" if allowed is None else "ask without the filters: %d chunks pass them" % len(allowed))
     return {**(answers[0] if args["queries"] is None else {"answers": answers}), **searching.about()}
 
 
-def _suggest(searching: Searching, newest: int = 2_000) -> list[Row]:
-    """Return what curating may look at: facts that say nearly the same or differ in a value, and notes that belong together unlinked."""
+def _suggest(searching: Searching, newest: int | None = None) -> list[Row]:
+    """Return what curating may look at: facts that say nearly the same or differ in a value, and notes that belong together unlinked.
+
+    With ``newest``, only so many facts are compared with all others, and no notes.
+    """
     index, vectors = searching.index, searching.model is not None
     suggestions = []
     for score, one, other in find_similar(index, "note", vectors, newest):
         what = "contradiction" if differs_in_value(one["text"], other["text"]) else "duplicate"
         suggestions.append(_suggestion(what, score, one, other))
-    for score, one, other in find_similar(index, "free", True, newest) if vectors else ():
+    for score, one, other in find_similar(index, "free", True) if vectors and newest is None else ():
         texts = index.db.execute("SELECT text FROM chunk c JOIN file f ON f.id=c.file WHERE f.path IN (?,?)", (one["path"], other["path"]))
         names = [os.path.splitext(row["path"].rpartition("/")[2])[0] for row in (one, other)]
         if not any(re.search(r"(?:\[\[|\]\()[^\])]*%s" % re.escape(name), text) for (text,) in texts for name in names):
@@ -6178,14 +6076,10 @@ def cmd_maintain(call: Call, args: Row) -> Result:
     if "mark" in result:
         return result
     try:
-        suggested = _suggest(Searching(call, None, 0.0), _SUGGESTED_NEWEST)
+        suggestions = _suggest(Searching(call, None, 0.0), _SUGGESTED_NEWEST)[:10]
     except (Unsupported, Refused, Busy, Damaged) as error:  # the index is no part of the brief
         return {**result, "suggestions": [], "warnings": [*result["warnings"], error.message]}
-    return {**result, "suggestions": [s for s in suggested if s["kind"] != "unlinked"][:10]}
-
-
-#: Facts that `maintain` compares with all others: the newest.
-_SUGGESTED_NEWEST = 100
+    return {**result, "suggestions": suggestions}
 
 
 def _made_by(searching: Searching, answers: list[Row]) -> str:
@@ -6193,11 +6087,7 @@ def _made_by(searching: Searching, answers: list[Row]) -> str:
     left = [searching.why] if searching.why and searching.why != "as asked" else []
     left += ["%d texts have no vector yet" % searching.pending] if searching.pending else []
     left += ["%d files were skipped" % len(searching.skipped)] if searching.skipped else []
-    return "; ".join([answers[0]["mode"] if answers else "no question", *left])
-
-
-def _wider(allowed: set[int] | None) -> str:
-    return "ask in other words" if allowed is None else "ask without the filters: %d chunks pass them" % len(allowed)
+    return "; ".join([answers[0]["mode"], *left])
 
 
 def _find_allowed(searching: Searching, args: Row) -> set[int] | None:
@@ -6231,16 +6121,15 @@ def _find_allowed(searching: Searching, args: Row) -> set[int] | None:
         wanted.append((name, value))
     if not where and not wanted:
         return None
-    sql = "SELECT c.id, f.properties FROM chunk c JOIN file f ON f.id=c.file WHERE %s" % " AND ".join(where or ["1"])
-    passed = {number for number, properties in searching.index.db.execute(sql, values)
-              if not wanted or _has_properties(json.loads(properties), wanted)}
+    sql = "SELECT c.id, c.ref, c.key, c.source, c.trust, f.properties FROM chunk c JOIN file f ON f.id=c.file WHERE "
+    rows = [row for row in searching.index.rows(sql + " AND ".join(where or ["1"]), *values)
+            if not wanted or _has_properties(json.loads(row[5]), wanted)]
     if _asks_standing(args):  # what a file says of itself counts only if the state says so too
-        state, named = searching.reading.state, searching.index.dicts("SELECT id, key, ref, source, trust FROM chunk WHERE ref IS NOT NULL")
-        current = {row[1] for row in state.rows("SELECT key, current FROM subject WHERE present=1")} if args["current"] else set()
-        said = {row[0]: row[1:] for row in state.rows("SELECT id, key, source, trust FROM claim")}
-        passed &= {row["id"] for row in named if said.get(row["ref"]) == (row["key"], row["source"], row["trust"])
-                   and (not args["current"] or row["ref"] in current)}
-    return passed
+        sql = "SELECT c.id, c.key, c.source, c.trust FROM claim c%s WHERE c.id IN (SELECT value FROM json_each(?))" % (
+            " JOIN subject s ON s.key=c.key AND s.current=c.id AND s.present=1" if args["current"] else "")
+        said = set(searching.reading.state.rows(sql, json.dumps([row[1] for row in rows])))
+        rows = [row for row in rows if row[1:5] in said]
+    return {row[0] for row in rows}
 
 
 def _asks_standing(args: Row) -> bool:
@@ -6248,11 +6137,8 @@ def _asks_standing(args: Row) -> bool:
 
 
 def _has_properties(properties: Row, wanted: list[tuple[str, str]]) -> bool:
-    def said(name: str) -> list[str]:
-        value = properties.get(name, [])
-        return [str(v).lower() for v in (value if isinstance(value, list) else [value])]
-
-    return all(value.lower() in said(name) for name, value in wanted)
+    said = {name: [value] if isinstance(value, str) else value for name, value in properties.items()}
+    return all(value.lower() in map(str.lower, said.get(name, ())) for name, value in wanted)
 
 
 def _answer_question(searching: Searching, question: str, mode: str | None, allowed: set[int] | None, most: int, explain: bool = False,
@@ -6273,7 +6159,7 @@ def _answer_question(searching: Searching, question: str, mode: str | None, allo
     finally:
         index.db.execute("COMMIT")
     for row, text in zip(hits, snippets):
-        hit = {**{name: row[name] for name in _HIT_FIELDS}, "score": round(found.scores[row["id"]], 3), "snippet": text}
+        hit = {**{name: row[name] for name in _HIT_FIELDS}, "score": round(row["score"], 3), "snippet": text}
         hit.update(_standing_of(searching, row))
         parts = {name: None if part is None else round(part, 3) for name, part in found.parts[row["id"]].items()}
         rows.append(dict(hit, explain=parts) if explain else hit)
@@ -6314,24 +6200,18 @@ def cmd_eval(call: Call, args: Row) -> Result:
     cases = [_parse_case(n, line) for n, line in enumerate(args["lines"], 1) if line.strip()]
     if not cases:
         raise Usage("usage", "eval: the file holds no question", 'a line is {"q": "...", "answers": ["path or ref"]}')
-    modes = MODES if args["mode"] == "all" else (args["mode"],) if args["mode"] else (None,)
-    searching = Searching(call, "lexical" if args["mode"] == "lexical" else None, float("inf"))
-    searching.load()
-    if not searching.model:
-        if args["mode"] not in (None, "lexical", "all"):
-            raise Unsupported("missing-package", "--mode %s: %s" % (args["mode"], searching.why), "install it, or --mode lexical")
-        modes = ("lexical",)
+    searching = Searching(call, None if args["mode"] == "all" else args["mode"], float("inf"), load=True)
+    modes = ("lexical",) if not searching.model else MODES if args["mode"] == "all" else (args["mode"] or "hybrid",)
     allowed = _find_allowed(searching, args)
     runs = []
     for mode in modes:
         judged = [_judge_case(searching, case, mode, allowed) for case in cases]
-        name = "lexical" if not searching.model else mode or "hybrid"
         groups = {"all": judged}
         for case, row in zip(cases, judged):
             for field, value in sorted(case.items()):
                 if field not in ("q", "answers"):
                     groups.setdefault("%s=%s" % (field, value), []).append(row)
-        runs += [{"mode": name, "group": group, "questions": len(rows), **_measure(rows)} for group, rows in groups.items()]
+        runs += [{"mode": mode, "group": group, "questions": len(rows), **_measure(rows)} for group, rows in groups.items()]
     result = {"runs": runs, "model": searching.model and searching.model["name"], "change": [], **searching.about()}
     if args["save"]:
         result["change"] = _save_eval(searching.reading.vault, sha256(json.dumps(cases, sort_keys=True)), runs, format_at(call.clock()))
@@ -6343,17 +6223,14 @@ def _parse_case(number: int, line: str) -> Row:
         case = json.loads(line)
     except (ValueError, RecursionError):
         case = None
-    if not isinstance(case, dict) or not isinstance(case.get("q"), str) or not _is_answers(case.get("answers")):
+    answers = case.get("answers") if isinstance(case, dict) and isinstance(case.get("q"), str) else None
+    if not answers or not isinstance(answers, list) or not all(isinstance(one, str) for one in answers):
         raise Usage("bad-json", 'line %d is not {"q": "...", "answers": ["path or ref"]}' % number, "correct the line", line=number)
-    return case
-
-
-def _is_answers(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+    return dict(case)
 
 
 def _judge_case(searching: Searching, case: Row, mode: str | None, allowed: set[int] | None) -> Row:
-    """Return how one question was answered: by place, which answers were found, whether it was confidently wrong, and at what cost."""
+    """Return the figures of one question: by place, which answers were found, whether it was confidently wrong, and at what cost."""
     started = time.monotonic()
     hits = _answer_question(searching, case["q"], mode, allowed, 10)["hits"]
     took = (time.monotonic() - started) * 1000
@@ -6362,20 +6239,15 @@ def _judge_case(searching: Searching, case: Row, mode: str | None, allowed: set[
     place = next((n for n, one in enumerate(found, 1) if one), None)
     scores = [hit["score"] for hit in hits]
     far_ahead = len(scores) > 2 and scores[0] - scores[1] > scores[1] - scores[-1]
-    return {"place": place, "recall5": len(set().union(*found[:5])) / len(wanted), "recall10": len(set().union(*found)) / len(wanted),
-            "wrong": far_ahead and place != 1, "tokens": sum(len(hit["snippet"]) for hit in hits[:5]) / 4, "ms": took}
+    return {**{"hit%d" % n: (place or 11) <= n for n in (1, 5, 10)}, "recall5": len(set().union(*found[:5])) / len(wanted),
+            "recall10": len(set().union(*found)) / len(wanted), "mrr10": 1 / place if place else 0, "wrong": far_ahead and place != 1,
+            "tokens5": sum(len(hit["snippet"]) for hit in hits[:5]) / 4, "p50_ms": took}
 
 
 def _measure(rows: list[Row]) -> Row:
     """Return the means over judged questions, and the median time in milliseconds."""
-
-    def mean(values: Iterable[float]) -> float:
-        return round(sum(values) / len(rows), 4)
-
-    return {**{"hit%d" % n: mean((row["place"] or 11) <= n for row in rows) for n in (1, 5, 10)},
-            "recall5": mean(row["recall5"] for row in rows), "recall10": mean(row["recall10"] for row in rows),
-            "mrr10": mean(1 / row["place"] if row["place"] else 0 for row in rows), "wrong": mean(row["wrong"] for row in rows),
-            "tokens5": mean(row["tokens"] for row in rows), "p50_ms": round(sorted(row["ms"] for row in rows)[len(rows) // 2], 1)}
+    means = {name: round(sum(row[name] for row in rows) / len(rows), 4) for name in rows[0]}
+    return {**means, "p50_ms": round(sorted(row["p50_ms"] for row in rows)[len(rows) // 2], 1)}
 
 
 def _save_eval(vault: Vault, name: str, runs: list[Row], at: str) -> list[Row]:
@@ -6695,12 +6567,12 @@ def _say_search(r: Result) -> None:
         _say_suggestions(r["suggestions"])
         print("%d suggestions; what holds of them is proposed as any change is" % len(r["suggestions"]))
         return
-    for answer in r.get("answers", [r]):
+    answers = r.get("answers", [r])
+    for answer in answers:
         if "answers" in r:
             print(printable("? " + answer["question"]))
         _say_answer(answer)
-    mode = r["answers"][0]["mode"] if "answers" in r else r["mode"]
-    print("%s%s" % (mode, ": " + r["why"] if r["why"] and r["why"] != "as asked" else ""))
+    print("%s%s" % (answers[0]["mode"], ": " + r["why"] if r["why"] and r["why"] != "as asked" else ""))
     _say_incomplete(r)
 
 
@@ -6941,9 +6813,7 @@ def _parse(command: Any, words: list[str]) -> Row:
         args["detail"] = None if path is None else _read_text(path, path).replace("\r\n", "\n").rstrip("\n")
         measured = [parse_measured(m) for m in args["measured"] or ()]
         args["evidence"] = (args["evidence"] or []) + measured or None
-    if command.name == "apply":
-        args["lines"] = _read_text(args["file"], args["file"]).split("\n")
-    if command.name == "eval":
+    if command.name in ("apply", "eval"):
         args["lines"] = _read_text(args["file"], args["file"]).split("\n")
     if command.name == "search" and args["queries"] is not None:
         args["questions"] = [line for line in _read_text(args["queries"], args["queries"]).split("\n") if line.strip()]
@@ -6960,6 +6830,8 @@ def _help() -> None:
           "7 damaged, 8 newer format or missing package, 9 the filesystem refused. PROTOCOL.md has the rules.")
 
 
+#: For what a model's packages read of the environment: nothing is told to anybody, and no more than two threads are busy.
+_QUIET = (("HF_HUB_DISABLE_TELEMETRY", "1"), ("RAYON_NUM_THREADS", "2"), ("TOKENIZERS_PARALLELISM", "true"))
 _ROOM = "make room or give the right, then try again; nothing was recorded"
 
 
@@ -6979,9 +6851,8 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
             raise Usage("usage", "there is no command %s" % quote(name), "%s --help" % _program())
         args = _parse(command, rest)
         call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, _folder(),
-                    clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"])
-        call.models, call.index_root = _models_folder(), os.environ.get("MUNIMENT_INDEX_ROOT") or None
-        call.tell = _teller(as_json)
+                    clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"], _models_folder(),
+                    os.environ.get("MUNIMENT_INDEX_ROOT") or None, _teller(as_json))
         for variable, value in _QUIET:
             os.environ.setdefault(variable, value)
         if command.run is None:
@@ -7009,11 +6880,7 @@ def _models_folder() -> str:
     return os.environ.get("MUNIMENT_MODELS") or os.path.join(base or os.path.expanduser("~/.local/share"), "muniment", "models")
 
 
-#: For what a model's packages read of the environment: nothing is told to anybody, and no more than two threads are busy.
-_QUIET = (("HF_HUB_DISABLE_TELEMETRY", "1"), ("RAYON_NUM_THREADS", "2"), ("TOKENIZERS_PARALLELISM", "true"))
-
-
-def _teller(as_json: bool) -> Callable[[str, int, int], None]:
+def _teller(as_json: bool) -> Tell:
     """Return what shows the progress of long work, on a terminal."""
     started, last = time.monotonic(), [0.0]
 

@@ -115,7 +115,7 @@ class Bench:
 def table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     """Print a Markdown table."""
     head = list(head)
-    print("| %s |\n|%s|" % (" | ".join(head), "---|" * len(head)))
+    print("| %s |\n|%s" % (" | ".join(head), "---|" * len(head)))
     for row in rows:
         print("| %s |" % " | ".join("%.3f" % cell if isinstance(cell, float) else str(cell) for cell in row))
     print(flush=True)
