@@ -1601,7 +1601,7 @@ def find_view(path: str) -> tuple[str, str, int] | None:
     """Return (kind, name, page) of the view whose place in the vault is ``path``, or None: the inverse of `view_path`."""
     folder, _, file = path.partition("/")
     kind = next((kind for kind, place in _FOLDER_OF.items() if place == folder), None)
-    found = re.fullmatch(r"([^/_]+)(?:_([0-9]+))?\.md", file)
+    found = re.fullmatch(r"([^/_]+)(?:_([2-9]|[1-9][0-9]+))?\.md" if kind != "note" else r"([^/_]+)()\.md", file)
     return (kind, found.group(1), int(found.group(2) or 1)) if kind and found else None
 
 
@@ -3043,7 +3043,7 @@ _REPEATED_MAX, _TAGS_MAX = 200, 64
 #: Words of a question that are looked for.
 TERMS_MAX = 64
 
-Page = namedtuple("Page", "title properties tags fault chunks")
+Page = namedtuple("Page", "title properties tags aliases fault chunks")
 #: ``first`` and ``last`` are lines, counted from 1; ``trail`` the headings above; ``text`` verbatim, of a view what it quotes.
 Chunk = namedtuple("Chunk", "first last trail text kind key ref outside at source trust actor",
                    defaults=("free", None, None, None, None, None, None, None))
@@ -3275,7 +3275,9 @@ def read_page(name: str, text: str, kind: str | None) -> Page:
             tags += [tag for line in said for tag in _INLINE_TAG.findall(line)]
     title = title if isinstance(title, str) and title else first or os.path.splitext(name.rpartition("/")[2])[0]
     named = dict.fromkeys(tag.strip("#/").lower() for tag in tags if tag.strip("#/") and len(tag) <= _REPEATED_MAX)
-    return Page(title[:_REPEATED_MAX], properties, sorted(list(named)[:_TAGS_MAX]), fault, chunks)
+    aliases = properties.get("aliases") or []
+    aliases = [str(name)[:_REPEATED_MAX] for name in (aliases if isinstance(aliases, list) else [aliases])[:_TAGS_MAX]]
+    return Page(title[:_REPEATED_MAX], properties, sorted(list(named)[:_TAGS_MAX]), aliases, fault, chunks)
 
 
 def is_list_of_links(text: str) -> bool:
@@ -3369,7 +3371,8 @@ _PROBES = (
 )
 #: What a model may be called here: not as the file beside the models that names the one in use.
 MODEL_NAME_PATTERN = r"(?!in-use$)[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*"
-_MODEL_FIELDS = ("name", "source", "length", "pooling", "prompts", "onnx", "tokenizer", "precision", "agreement", "fingerprint", "dims")
+_MODEL_FIELDS = ("name", "source", "length", "pooling", "prompts", "onnx", "tokenizer", "precision", "agreement", "fingerprint", "dims",
+                 "files")
 
 
 class Encoder:
@@ -3446,8 +3449,21 @@ def find_provider(model: Row) -> tuple[str | None, str]:
     return None, "the model %s needs %s" % (model["name"], light)
 
 
+def _stamps_of(model: Row) -> Row:
+    """Return size and hash of the files that a model's vectors come from, and their times, by which a look is saved."""
+    stamps = {}
+    for path in filter(None, (find_weights(model["source"]).get("weights"), model["onnx"], model["tokenizer"])):
+        stat, known = os.stat(path), model.get("files", {}).get(path, [None, None, None])
+        same = known[:2] == [stat.st_size, stat.st_mtime_ns]
+        stamps[path] = [stat.st_size, stat.st_mtime_ns, known[2] if same else sha256(read_file(path))]
+    return stamps
+
+
 def load_encoder(model: Row) -> Encoder:
-    """Return a model loaded by the package that can; Unsupported where none is installed."""
+    """Return a model loaded by the package that can; Unsupported where none is installed, Refused if its files changed in place."""
+    if {path: stamp[2] for path, stamp in _stamps_of(model).items()} != {path: stamp[2] for path, stamp in model["files"].items()}:
+        raise Refused("bad-model", "the files of the model %s are not those that were added" % model["name"],
+                      "model remove %s, then add it again" % model["name"])
     provider, missing = find_provider(model)
     if provider is None:
         raise Unsupported("missing-package", missing, "install it, or search by words alone: --mode lexical")
@@ -3674,7 +3690,9 @@ def add_model(folder: str, name: str, source: str, precision: str) -> Row:
     os.makedirs(beside, 0o700)
     try:
         row = describe_model(name, source, beside, precision)
+        row["files"] = _stamps_of(row)
         if row["onnx"] and row["onnx"].startswith(beside):
+            row["files"][os.path.join(place, "model.onnx")] = row["files"].pop(row["onnx"])
             row["onnx"] = os.path.join(place, "model.onnx")
         create_file(os.path.join(beside, "model.json"), json.dumps(row, sort_keys=True).encode("utf-8"))
         os.replace(beside, place)
@@ -4025,7 +4043,7 @@ def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> N
     foreign = "external" if not kind and is_sealed(data) else None  # a view, but of no subject that this vault knows
     for chunk in [chunk._replace(actor=actor, source=chunk.source or foreign) for chunk in page.chunks]:
         title = chunk.actor or "" if kind == "journal" else page.title
-        own = [chunk.key, chunk.ref, chunk.outside] if kind else [folder, path.rpartition("/")[2][:-3]]
+        own = [chunk.key, chunk.ref, chunk.outside] if kind else [folder, path.rpartition("/")[2][:-3], *page.aliases]
         labels = " ".join([*page.tags, *(word for word in own if word)])
         row = (title, chunk.trail, labels, chunk.text, parts_of("%s %s %s" % (title, chunk.trail, chunk.text)))
         named = None if is_list_of_links(chunk.text) else sha256(_input(chunk.kind, title, folder, chunk.trail, chunk.key, chunk.text))
@@ -4238,8 +4256,8 @@ def _with_neighbours(scores: dict[int, float], neighbours: dict[int, list[int]],
 
 def _cosines(index: Index, vector: bytes, numbers: Iterable[int]) -> dict[int, float]:
     """Return the cosine of some vectors to the question's. Their numbers are written out: with a subquery the table is read whole."""
-    sql = "SELECT rowid, 1 - vec_distance_cosine(vector, vec_int8(?)) FROM near WHERE rowid IN (%s)" % ",".join(map(str, numbers))
-    return dict(index.db.execute(sql, (vector,)))
+    sql = "SELECT rowid, 1 - ifnull(vec_distance_cosine(vector, vec_int8(?)), 2) FROM near WHERE rowid IN (%s)"
+    return dict(index.db.execute(sql % ",".join(map(str, numbers)), (vector,)))
 
 
 def _mean_of(values: Sequence[float]) -> tuple[float, float]:
@@ -4273,7 +4291,7 @@ def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: 
         rows = db.execute(sql, (vector,))
     else:
         rows = db.execute(sql + " AND rowid IN (SELECT value FROM json_each(?))", (vector, json.dumps(numbers_of(allowed))))
-    nearest = {number: 1 - distance for number, distance in rows}
+    nearest = {number: 1 - distance for number, distance in rows if distance is not None}
     around = _find_neighbours(index, {chunk for chunk, _ in chunks_of(nearest)} | set(also))
     more = numbers_of({*also, *(other for others in around.values() for other in others)})
     nearest.update(_cosines(index, vector, [number for number in more if number not in nearest]))
@@ -4354,7 +4372,7 @@ def _is_same_hit(hit: Row, row: Row) -> bool:
     if row["key"] is None or hit["key"] != row["key"]:
         return False
     one, other = (set(re.findall(r"\w+", text.lower())) for text in (hit["text"], row["text"]))
-    return len(one & other) >= 0.8 * len(one | other)
+    return len(one & other) >= 0.8 * len(one | other) and not differs_in_value(hit["text"], row["text"])
 
 
 def snippet(index: Index, found: Found, row: Row) -> str:
@@ -5909,13 +5927,26 @@ class Searching:
         view = find_view(os.path.relpath(os.path.join(self.root, path), vault.root).replace(os.sep, "/"))
         return view, render_view(self.reading.state, *view) if view else None
 
+    def _find_missing(self) -> list[Any]:
+        """Return the notes of present subjects that are not among the files."""
+        inside = os.path.relpath(self.reading.vault.root, self.root).replace(os.sep, "/")
+        place = ("" if inside == "." else inside + "/") + view_path("note", "", 1)[:-3]
+        state = self.reading.state
+        there = self.index.rows("SELECT path FROM file WHERE path>? AND path<?", place, place[:-1] + "0")
+        if inside.startswith(".."):  # the root lies in the vault
+            return []
+        paths = {path for (path,) in there}
+        return [("note", key, 1) for (key,) in state.rows("SELECT key FROM subject WHERE present=1") if place + key + ".md" not in paths]
+
     def _restore_views(self, call: Call, paths: list[str]) -> bool:
-        """Let changed views be rendered again, edited bytes kept as ever; tell whether any was. A fact must be found as it is."""
-        wrong = []
+        """Let changed and missing views be rendered again, edited bytes kept as ever; tell whether any was: facts are found as they are."""
+        wrong, places = self._find_missing(), []
         for path in paths:
             view, text = self.recorded(path)
             there = self.index.one("SELECT sha256 FROM file WHERE path=?", path)
-            wrong += [view] if text is not None and there != (sha256(text),) else []
+            if text is not None and there != (sha256(text),):
+                wrong.append(view)
+                places.append((path,))
         if not wrong or not self.reading.vault.is_writable():
             return False
         try:
@@ -5923,6 +5954,8 @@ class Searching:
                 work.state.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", wrong)
                 work.commit()
         except Busy:
+            self.index.db.executemany("UPDATE file SET sha256='' WHERE path=?", places)  # the next sweep looks again
+            self.warnings.append("%d views are not as they should be, and another command holds the lock: search again" % len(wrong))
             return False
         self.reading.state = work.state
         return True
@@ -5951,11 +5984,13 @@ def _find_meaning(call: Call, index: Index) -> tuple[Row | None, str | None]:
     """Return the model by which an index can be asked for meaning, or None and why it cannot."""
     try:
         model = find_model(call.models, None)
+        if model is None:
+            there = os.path.isdir(call.models) and any(is_word(name, MODEL_NAME_PATTERN, 80) for name in os.listdir(call.models))
+            return None, "no model is chosen: model use NAME" if there else "no model is there: model add FOLDER"
     except Damaged as error:
         return None, "%s. Next: %s" % (error.message, error.hint)
-    if model is None:
-        there = os.path.isdir(call.models) and any(is_word(name, MODEL_NAME_PATTERN, 80) for name in os.listdir(call.models))
-        return None, "no model is chosen: model use NAME" if there else "no model is there: model add FOLDER"
+    except OSError as error:
+        return None, "%s: %s" % (error.filename, error.strerror)
     why = find_provider(model)[1] or load_sqlite_vec(index)
     return (None, why) if why else (model, None)
 
@@ -6637,7 +6672,7 @@ _SUMMARY = _arg("--summary", required=True, metavar="T", help="what was done and
 _NUMBER = {"type": int, "metavar": "N"}
 #: Filters of `search` and `eval`.
 _FILTERS = (
-    _arg("--current", action="store_true", help="current facts alone"),
+    _arg("--current", action="store_true", help="facts that stand now"),
     _arg("--in", dest="kind", choices=HIT_KINDS, help="what a hit may be"),
     _arg("--property", action="append", dest="properties", metavar="NAME=VALUE", help="of the frontmatter; repeatable"),
     _arg("--tag", action="append", dest="tags", metavar="T", help="repeatable"),
@@ -6830,8 +6865,10 @@ def _help() -> None:
           "7 damaged, 8 newer format or missing package, 9 the filesystem refused. PROTOCOL.md has the rules.")
 
 
-#: For what a model's packages read of the environment: nothing is told to anybody, and no more than two threads are busy.
-_QUIET = (("HF_HUB_DISABLE_TELEMETRY", "1"), ("RAYON_NUM_THREADS", "2"), ("TOKENIZERS_PARALLELISM", "true"))
+#: What a model's packages read of the environment when they are imported: nothing leaves the machine (onnxruntime tells its maker
+#: of each run unless this says no), and no more than two threads are busy.
+_QUIET = {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "RAYON_NUM_THREADS": "2",
+          "TOKENIZERS_PARALLELISM": "true"}
 _ROOM = "make room or give the right, then try again; nothing was recorded"
 
 
@@ -6853,8 +6890,9 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, _folder(),
                     clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"], _models_folder(),
                     os.environ.get("MUNIMENT_INDEX_ROOT") or None, _teller(as_json))
-        for variable, value in _QUIET:
-            os.environ.setdefault(variable, value)
+        os.environ.update(_QUIET)
+        if not args.get("download"):
+            os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
         if command.run is None:
             return _demo(args["dir"], as_json)
         try:

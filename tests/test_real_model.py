@@ -388,3 +388,19 @@ def test_bare_name_does_not_wait(engine, no_network, tmp_path, monkeypatch, caps
     assert json.loads(capsys.readouterr().err.splitlines()[-1])["code"] == "not-found"
     assert no_network == []
     assert not (tmp_path / "models" / "it").exists()
+
+
+def test_nothing_is_told_to_anybody(tmp_path, source):
+    """Whatever the environment says, a model's packages leave nothing in the home folder of who runs them, and look up no host."""
+    home = tmp_path / "home"
+    home.mkdir()
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "HF_", "ORT_"))}
+    environ.update(HOME=str(home), XDG_CACHE_HOME=str(home), ORT_DISABLE_TELEMETRY="0", MUNIMENT_MODELS=str(tmp_path / "models"))
+    (tmp_path / "vault").mkdir()
+    for words in (["init", "vault"], ["model", "add", str(source), "--as", "real"], ["index"], ["search", "anything", "--mode", "vector"]):
+        if words == ["index"]:
+            (tmp_path / "vault" / "a.md").write_text("# A\n\nA note.\n", "utf-8")
+        command = [sys.executable, str(ENGINE), *words, *([] if words[0] in ("init", "model") else ["--vault", "vault"])]
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=False)
+        assert done.returncode == 0, (words, done.stderr)
+    assert [path for path in home.rglob("*") if path.is_file()] == []

@@ -365,10 +365,40 @@ def test_folded_generations(project):
     """Generations that say nearly the same are one hit, the current one, which names the others."""
     run = project.start()
     old = project.fact(run, "a.b", "The gnu herd of the north crosses the river at dawn in June.")
-    text = "The gnu herd of the north crosses the river at dawn in July."
+    text = "The gnu herd of the north crosses the river at dawn in June again."
     new = project.ok("propose", "--run", run, "--key", "a.b", "--text", text, "--now")["proposal"]
     (hit,) = find(project, "gnu herd")
     assert (hit["ref"], [place["ref"] for place in hit["also"]]) == (new, [old])
+
+
+def test_generations_of_another_value(project):
+    """Generations in nearly the same words that differ in a number, a name or a denial are hits of their own: none hides another."""
+    run = project.start()
+    old = project.fact(run, "a.b", "The gnu herd of the north crosses the river at 3 in the morning with all calves.")
+    text = "The gnu herd of the north crosses the river at 9 in the morning with all calves."
+    new = project.ok("propose", "--run", run, "--key", "a.b", "--text", text, "--now")["proposal"]
+    assert [hit["ref"] for hit in find(project, "gnu herd at 3")] == [new, old]
+
+
+def test_missing_note(project):
+    """A note that was deleted is made again before it is asked for: a fact is never lost from the answers."""
+    project.fact(project.start(), "a.b", "The okapi is rare.")
+    project.fact(project.start(), "c.d", "The gnu is not.")
+    find(project, "okapi")
+    note = project.vault / "notes" / "a.b.md"
+    kept = note.read_bytes()
+    note.unlink()
+    assert [hit["key"] for hit in find(project, "okapi", "--current")] == ["a.b"]
+    assert note.read_bytes() == kept
+
+
+def test_owner_file_beside_notes(project):
+    """A file of the owner's whose name looks like a page of a note is left as it is."""
+    project.fact(project.start(), "a.b", "The okapi is rare.")
+    own = project.vault / "notes" / "a.b_2.md"
+    own.write_text("My words of the okapi.\n", "utf-8")
+    assert {hit["status"] for hit in find(project, "okapi")} == {"current", "free"}
+    assert own.read_text("utf-8") == "My words of the okapi.\n"
 
 
 def test_folded_pieces(project):
