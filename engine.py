@@ -4157,7 +4157,9 @@ _COMMON_MIN = 5_000
 #: Chunks for which BM25 is worked out, where the rarest word is in fewer.
 _RANKED_MAX = 2_000
 #: Best chunks by words and by meaning that are looked at, those of one note among them, and vectors that say what is usual.
-_CANDIDATES, _OF_ONE_NOTE, _SAMPLE = 200, 5, 300
+_CANDIDATES, _OF_ONE_NOTE, _SAMPLE = 100, 5, 300
+#: sqlite-vec gives no more at once.
+_NEAREST_MAX = 4_096
 #: What an entry has of what its neighbours say, by words and by meaning.
 _NEAR_WORDS, _NEAR_MEANING = 0.5, 0.2
 #: How much words weigh against meaning.
@@ -4266,7 +4268,7 @@ def _mean_of(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.sqrt(sum((x - mean) ** 2 for x in values) / (len(values) or 1))
 
 
-def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: list[int]) -> dict[int, float]:
+def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: list[int], most: int) -> dict[int, float]:
     """Return chunk -> by how many standard deviations it is nearer to the question than chunks are: of the nearest, and of ``also``."""
     db, fingerprint = index.db, index.get("fingerprint")
     total = index.count("SELECT count(*) FROM near_rowids")
@@ -4286,7 +4288,7 @@ def _score_meaning(index: Index, vector: bytes, allowed: set[int] | None, also: 
         sql = "SELECT c.id, v.id FROM vector v CROSS JOIN chunk c ON c.input=v.input WHERE v.id IN (%s)" % ",".join(map(str, numbers))
         return [(chunk, number) for chunk, number in db.execute(sql) if allowed is None or chunk in allowed]
 
-    sql = "SELECT rowid, distance FROM near WHERE vector MATCH vec_int8(?) AND k=%d" % _CANDIDATES
+    sql = "SELECT rowid, distance FROM near WHERE vector MATCH vec_int8(?) AND k=%d" % min(most, _NEAREST_MAX)
     if allowed is None:
         rows = db.execute(sql, (vector,))
     else:
@@ -4322,12 +4324,13 @@ def search_chunks(index: Index, question: str, vector: bytes | None, words: bool
     covered, parts, terms = _score_words(index, question, allowed) if words else Found({}, {}, [])
     shares = sorted((part["coverage"] for part in parts.values()), reverse=True)[:10]
     margin = min(1.0, (shares[0] - (shares[9] if len(shares) > 9 else 0.0)) / _WORDS_MARGIN) if shares else 0.0
-    first = _leave_room(index, sorted(covered, key=lambda n: (-covered[n], n))[:10 * max(_CANDIDATES, most)])[:2 * max(_CANDIDATES, most)]
+    room = max(_CANDIDATES, 2 * most)
+    first = _leave_room(index, sorted(covered, key=lambda n: (-covered[n], n))[:10 * room])[:2 * room]
     by_words = _with_neighbours({n: covered[n] for n in first}, _find_neighbours(index, first), _NEAR_WORDS)
     if allowed is not None:
         by_words = {n: score for n, score in by_words.items() if n in allowed}
-    best = sorted(by_words, key=lambda n: (-by_words[n], n))[:max(_CANDIDATES, 2 * most)]
-    by_meaning = _score_meaning(index, vector, allowed, best) if vector else {}
+    best = sorted(by_words, key=lambda n: (-by_words[n], n))[:room]
+    by_meaning = _score_meaning(index, vector, allowed, best, room) if vector else {}
     trust = max(0.1, *by_meaning.values()) / _MEANING_MARGIN if by_meaning else 0.0  # never less: it would turn the order round
     weight = max(_WORDS_WEIGHT * margin, 0.0 if whole else 1.0) if by_meaning else 1.0  # what has no vector yet has words alone
     scores = {n: weight * by_words.get(n, 0.0) + trust * by_meaning.get(n, 0.0) for n in {*best, *by_meaning}}
