@@ -9,13 +9,6 @@ import pytest
 FIGURES = ("hit1", "hit5", "hit10", "recall5", "recall10", "mrr10", "wrong")
 
 
-@pytest.fixture(autouse=True)
-def no_models(tmp_path, monkeypatch):
-    """Let no test find a model or an index root of this machine."""
-    monkeypatch.setenv("MUNIMENT_MODELS", str(tmp_path / "models"))
-    monkeypatch.delenv("MUNIMENT_INDEX_ROOT", raising=False)
-
-
 def write(project, name, text):
     """Write a file of the owner's into the vault."""
     path = project.vault / name

@@ -11,13 +11,6 @@ import pytest
 from conftest import DAY, MONDAY, Project
 
 
-@pytest.fixture(autouse=True)
-def no_models(tmp_path, monkeypatch):
-    """Let no test find a model or an index root of this machine."""
-    monkeypatch.setenv("MUNIMENT_MODELS", str(tmp_path / "models"))
-    monkeypatch.delenv("MUNIMENT_INDEX_ROOT", raising=False)
-
-
 def write(path, text):
     """Write a file, and the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)

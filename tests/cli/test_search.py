@@ -17,13 +17,6 @@ from conftest import DAY, MONDAY, Project
 Fact = namedtuple("Fact", "key text questions")
 
 
-@pytest.fixture(autouse=True)
-def no_models(tmp_path, monkeypatch):
-    """Let no test find a model or an index root of this machine."""
-    monkeypatch.setenv("MUNIMENT_MODELS", str(tmp_path / "models"))
-    monkeypatch.delenv("MUNIMENT_INDEX_ROOT", raising=False)
-
-
 def write(project, name, text):
     """Write a file of the owner's into the vault; return its path."""
     path = project.vault / name
@@ -248,7 +241,7 @@ def test_all_that_a_claim_says(project):
         assert (hit["ref"], hit["kind"], hit["status"]) == (ref, "note", "current"), question
 
 
-def test_later_pages(project, engine, monkeypatch):
+def test_later_pages(monkeypatch, engine, project):
     """What stands on a later page of a history or journal is what it is there too."""
     monkeypatch.setattr(engine, "PAGE_ITEMS", 2)
     run = project.start()
