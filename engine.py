@@ -4144,7 +4144,7 @@ def fill(index: Index, model: Row, load: Callable[[], Encoder], seconds: float, 
                 if used and cursor.rowcount and index.one("SELECT 1 FROM chunk WHERE input=?", row[0]):
                     _add_near(index, [(cursor.lastrowid, data, sha256(data))])
         done += size
-        tell("texts", min(done, len(pending)), len(pending))
+        tell("chunks", min(done, len(pending)), len(pending))
     return max(0, len(pending) - done)
 
 
@@ -6927,13 +6927,12 @@ def _teller(as_json: bool) -> Tell:
 
     def tell(what: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if as_json or sys.stderr is None or not sys.stderr.isatty() or (now - last[0] < 0.2 and done < total):
+        if as_json or sys.stderr is None or not sys.stderr.isatty() or (now - last[0] < 0.2 and done != total):
             return
         last[0] = now
-        pace = done / max(now - started, 0.001)
-        left = ", %d s left" % ((total - done) / max(pace, 0.001)) if total else ""
-        print("\r\033[K%s: %d%s, %.0f a second%s" % (what, done, " of %d" % total if total else "", pace, left),
-              end="" if done < total else "\n", file=sys.stderr, flush=True)
+        pace = max(done / max(now - started, 0.001), 0.001)
+        left = " of %d, %.0f a second, %d s left" % (total, pace, (total - done) / pace) if total else ""
+        print("\r\033[K%s: %d%s" % (what, done, left), end="" if done != total else "\n", file=sys.stderr, flush=True)
 
     return tell
 
