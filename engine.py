@@ -6067,6 +6067,8 @@ def cmd_search(call: Call, args: Row) -> Result:
     if (args["question"] is not None) + (args["queries"] is not None) + args["suggest"] != 1:
         raise Usage("usage", "search needs one of a QUESTION, --queries FILE and --suggest", "search --help")
     if args["suggest"]:
+        if any(args[name] for name in ("current", "kind", "properties", "tags", "key", "since", "source", "trust")):
+            raise Usage("usage", "search --suggest takes no filter: it compares what stands", "leave the filters away")
         searching = Searching(call, args["mode"], SEARCH_FILL_S)
         return {"suggestions": _suggest(searching), **searching.about()}
     questions = args["questions"] if args["question"] is None else [args["question"]]
@@ -6314,6 +6316,8 @@ def cmd_model(call: Call, args: Row) -> Result:
     do, name = args["do"] or "list", args["name"]
     if (do == "list") != (name is None):
         raise Usage("usage", "model %s %s" % (do, "takes no name" if name else "needs a name"), "model --help")
+    if do != "add" and (args["as"] is not None or args["download"] or args["int8"]):
+        raise Usage("usage", "model %s takes no option of model add" % do, "model --help")
     if do == "add":
         return _add_model(call, name, args)
     if do == "list":

@@ -422,3 +422,9 @@ def test_search_without_packages(cli, project, make):
     assert answer["why"]
     assert cli("search", "automobile", "--mode", "vector").code == (8, "missing-package")
     assert cli("index").data["why"] == answer["why"]
+
+
+@pytest.mark.parametrize("words", [("list", "--int8"), ("use", "tiny", "--download"), ("remove", "tiny", "--as", "x")])
+def test_options_of_add_alone(project, words):
+    """What would be ignored is refused."""
+    assert project.call("model", *words).code == (2, "usage")

@@ -1252,3 +1252,11 @@ def test_without_a_vault(bare):
     bare.healthy = False
     assert bare.cli("search", "zebra").code == (5, "no-vault")
     assert bare.cli("index").code == (5, "no-vault")
+
+
+def test_suggest_takes_no_filter(project):
+    """What would be ignored is refused."""
+    project.fact(project.start(), "a.b", "The okapi is rare.")
+    assert project.cli("search", "--suggest").status == 0
+    for words in (("--current",), ("--in", "note"), ("--tag", "x"), ("--key", "a"), ("--trust", "confirmed")):
+        assert project.cli("search", "--suggest", *words).code == (2, "usage")
