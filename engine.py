@@ -3780,6 +3780,11 @@ class Index(Database):
         if self.db.in_transaction:  # a full disk ends it
             self.db.execute("ROLLBACK" if kind else "COMMIT")
 
+    def wait_at_most(self, seconds: float) -> None:
+        """Wait no longer than this for another command that writes the index."""
+        now = self.count("PRAGMA busy_timeout")
+        self.db.execute("PRAGMA busy_timeout=%d" % min(now, seconds * 1000))
+
     def has_table(self, name: str) -> bool:
         """Tell whether a table is there."""
         return self.one("SELECT 1 FROM sqlite_master WHERE name=?", name) is not None
@@ -3850,7 +3855,7 @@ def _register(index: Index, library: str) -> str | None:
     return None
 
 
-def open_index(path: str, writable: bool, keep: bool = False) -> Index:
+def open_index(path: str, writable: bool, keep: bool = False, wait_s: float = 30.0) -> Index:
     """Return the index in ``path``, made anew where it is damaged or an older engine's; in memory where it cannot be written.
 
     With ``keep`` nothing is thrown away, and an empty one in memory stands for it. Unsupported if a newer engine made it: that is
@@ -3861,6 +3866,7 @@ def open_index(path: str, writable: bool, keep: bool = False) -> Index:
         index = None
         try:
             index = Index(path)
+            index.wait_at_most(wait_s)
             made_by = int(index.get("format") or 0)
             if made_by > _INDEX_FORMAT:
                 raise Unsupported("newer-index", "%s was made by a newer engine: format %d, this one knows %d" % (
@@ -5900,7 +5906,7 @@ class Searching:
     def __init__(self, call: Call, mode: str | None, seconds: float, load: bool = False) -> None:
         self.reading = Reading(call)
         vault, self.warnings = self.reading.vault, self.reading.warnings
-        self.index = open_index(vault.index, vault.is_writable())
+        self.index = open_index(vault.index, vault.is_writable(), wait_s=call.lock_wait_s)
         call.states.append(self.index)
         self.root = _root_of(call, vault, self.reading.state)
         started = time.monotonic()

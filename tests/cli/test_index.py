@@ -687,3 +687,17 @@ def test_two_make_it_at_once(engine, tmp_path, monkeypatch):
     index = engine.open_index(path, True)
     assert (index.reasons, index.path, index.get("root")) == ([], path, "the first one's")
     index.close()
+
+
+def test_waits_as_long_as_asked(farm):
+    """`--lock-wait` holds for the index too: a command that may not wait says at once that another writes it."""
+    farm.ok("index")
+    write(farm.vault / "new.md", "A llama more.\n")
+    db = sqlite3.connect(index_of(farm), isolation_level=None)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        assert farm.call("search", "llama", "--lock-wait", "0").code == (6, "busy")
+    finally:
+        db.execute("ROLLBACK")
+        db.close()
+    assert farm.call("search", "llama", "--lock-wait", "0").status == 0
