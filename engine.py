@@ -6922,7 +6922,7 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         path = error.filename if isinstance(error.filename, str) else "the vault"
         return _fail(FilesystemRefused("filesystem", "%s: %s" % (path, error.strerror or error), _ROOM, path=path), as_json)
     except sqlite3.DatabaseError as error:
-        return _fail(FilesystemRefused("filesystem", "a database in the vault's local/: %s" % error, _ROOM), as_json)
+        return _fail(FilesystemRefused("filesystem", "state.sqlite or index.sqlite in the vault's local/: %s" % error, _ROOM), as_json)
 
 
 def _models_folder() -> str:
