@@ -3918,6 +3918,11 @@ def find_root(vault: Vault, named: str | None) -> str:
     return vault.root
 
 
+def place_in_vault(vault: Vault, root: str, path: str) -> str:
+    """Return the path from the vault's root, with forward slashes, of what is indexed as ``path`` below ``root``."""
+    return os.path.relpath(os.path.join(root, path), vault.root).replace(os.sep, "/")
+
+
 def list_files(root: str, vault: Vault) -> Iterator[tuple[str, str | None]]:
     """Yield the path below ``root`` of every Markdown file to index, with why it cannot be, in order.
 
@@ -4026,7 +4031,7 @@ def _replace(index: Index, files: Sequence[tuple[str, bytes | None, str | None]]
             for sql in (drop, "DELETE FROM chunk WHERE file=?", "DELETE FROM file WHERE id=?") if old else ():
                 index.db.execute(sql, old[:1])
             if data is not None:
-                _add(index.db, path, os.path.relpath(os.path.join(root, path), vault.root).replace(os.sep, "/"), data, skipped)
+                _add(index.db, path, place_in_vault(vault, root, path), data, skipped)
         index.put(indexed=now, joined=None)
     return changed
 
@@ -4684,7 +4689,7 @@ def write_views(work: Work) -> None:
     for row, name, text in wanted:
         data = None if text is None else text.encode("utf-8")
         try:
-            there = _find_view(vault.path(name))
+            there = _read_view(vault.path(name))
             if there is not None and there != data and not is_sealed(there):
                 kept = keep_bytes(vault, there)
                 if not state.rows("SELECT 1 FROM edit WHERE path=? AND sha256=?", name, kept):  # else a kill came between
@@ -4734,7 +4739,7 @@ def list_views(state: State) -> Iterator[tuple[str, str, int]]:
             yield "journal", run, page
 
 
-def _find_view(path: str) -> bytes | None:
+def _read_view(path: str) -> bytes | None:
     """Return a view's bytes, or None; OSError where something else than a file stands there (a pipe would never end)."""
     if os.path.isfile(path):
         return read_file(path)
@@ -4745,7 +4750,7 @@ def _find_view(path: str) -> bytes | None:
 
 def _find_memory(vault: Vault) -> str | None:
     try:
-        there = _find_view(vault.path("MEMORY.md"))
+        there = _read_view(vault.path("MEMORY.md"))
     except OSError:  # something else stands there: write_views says so
         return None
     return None if there is None else sha256(there)
@@ -5830,7 +5835,7 @@ def _check_views(vault: Vault, state: State, report: Any) -> int:
     for name, text in [*due, *((view_path(*view), render_view(state, *view)) for view in list_views(state))]:
         names.add(name)
         try:
-            there = _find_view(vault.path(name))
+            there = _read_view(vault.path(name))
         except OSError as error:
             report("warning", "view-blocked", vault.path(name), "it cannot be read: %s" % error.strerror)
             continue
@@ -5850,7 +5855,7 @@ def _check_doors(vault: Vault, state: State, report: Any) -> Row:
     seen: set[str] = set()
     for name, where, pattern in (("MEMORY.md", "hot", r"- \*\*(%s)\*\* " % KEY_PATTERN),
                                  ("INDEX.md", "index", r"- \[\[notes/(%s)\|" % KEY_PATTERN)):
-        text = (_find_view(vault.path(name)) or b"").decode("utf-8", "replace") if not os.path.isdir(vault.path(name)) else ""
+        text = (_read_view(vault.path(name)) or b"").decode("utf-8", "replace") if not os.path.isdir(vault.path(name)) else ""
         for line in text.split("\n"):
             found = re.match(pattern, line)
             count = re.match(r"- (?:[a-z0-9-]+|all others): ([0-9]+)", line) if where == "index" else None
@@ -5933,19 +5938,18 @@ class Searching:
     def recorded(self, path: str) -> tuple[Any, str | None]:
         """Return which view has its place at an indexed path, or None, and its text as the state makes it."""
         vault = self.reading.vault
-        view = find_view(os.path.relpath(os.path.join(self.root, path), vault.root).replace(os.sep, "/"))
+        view = find_view(place_in_vault(vault, self.root, path))
         return view, render_view(self.reading.state, *view) if view else None
 
     def _find_missing(self) -> list[Any]:
         """Return the notes of present subjects that are not among the files."""
         inside = os.path.relpath(self.reading.vault.root, self.root).replace(os.sep, "/")
-        place = ("" if inside == "." else inside + "/") + view_path("note", "", 1)[:-3]
-        state = self.reading.state
-        there = self.index.rows("SELECT path FROM file WHERE path>? AND path<?", place, place[:-1] + "0")
         if inside.startswith(".."):  # the root lies in the vault
             return []
-        paths = {path for (path,) in there}
-        return [("note", key, 1) for (key,) in state.rows("SELECT key FROM subject WHERE present=1") if place + key + ".md" not in paths]
+        place = ("" if inside == "." else inside + "/") + view_path("note", "", 1)[:-3]
+        paths = {path for (path,) in self.index.rows("SELECT path FROM file WHERE path>? AND path<?", place, place[:-1] + "0")}
+        keys = self.reading.state.rows("SELECT key FROM subject WHERE present=1")
+        return [("note", key, 1) for (key,) in keys if place + key + ".md" not in paths]
 
     def _restore_views(self, call: Call, paths: list[str]) -> bool:
         """Let changed and missing views be rendered again, edited bytes kept as ever; tell whether any was: facts are found as they are."""
