@@ -14,9 +14,11 @@ Read from top to bottom; a name is used only in its own room or a later one:
 
     ERRORS    one class per outcome that an agent would act on differently
     GRAMMAR   ids, keys, text, dates
+    SECRETS   credentials that a text must not hold
     RECORDS   canonical JSON, hashes, the check of each kind
     REDUCER   apply(state, record), decide(subject, proposal)
     VIEWS     render_*(state) -> text
+    EDITS     an edited view as changes of subjects
     ------    above this line nothing touches disk, clock, chance or environment
     VAULT     layout, safe paths, whole-file writes
     LOCK      one writer at a time
@@ -27,12 +29,13 @@ Read from top to bottom; a name is used only in its own room or a later one:
     INDEX     the search index; disposable, and never truth
     RANKING   which chunks answer a question
     COMMANDS  the only place where rooms meet; each returns a result
+    PROOFS    doctor: what proves a vault
     FINDING   the commands that search
+    REPAIR    the owner's commands against harm: restore, witness, erase
     CLI       one command table; parsing, printing, exit status
 
-A banner names a room's duty and its budget of lines. CACHE has one for the reads of every command, COMMANDS
-one for the proofs of `doctor`, CLI one for the words of every result. Search is five rooms, since one of 1,800
-lines would be none.
+A banner names a room's duty and its budget of lines. CACHE has one for the reads of every command, CLI
+one for the words of every result. Search is five rooms, since one of 1,800 lines would be none.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ import math
 import os
 import re
 import sqlite3
+import stat
 import sys
 import time
 from collections import namedtuple
@@ -85,6 +89,8 @@ INTEGER_MAX = 9_007_199_254_740_991
 STAGED_MAX = 32
 #: Items on one page of a history, journal or card.
 PAGE_ITEMS = 200
+#: Characters of a text that can be looked for, shorter ones stand everywhere; and of one that, unasked, is erased within others.
+ERASED_TEXT_MIN, ERASED_PART_MIN = 4, 16
 #: Characters of a brief: the shares in `render_brief` add up to less.
 BRIEF_MAX = 9_500
 #: Operations of `apply` that share one append.
@@ -94,7 +100,7 @@ DAY_S = 86_400
 AT_MS_MIN, AT_MS_MAX = -30_610_224_000_000, 253_402_300_799_999
 
 
-# == ERRORS == one class per outcome that an agent would act on differently == 130 ==
+# == ERRORS == one class per outcome that an agent would act on differently == 140 ==
 
 #: Every code an error or finding may carry: code -> (exit status, meaning). Permanent words.
 CODES = {
@@ -129,6 +135,8 @@ CODES = {
     "too-many-staged": (3, "the run has too many undecided proposals for one key"),
     "bad-clock": (3, "the clock is outside the years 1000 to 9999"),
     "too-large": (3, "a record would be longer than a ledger line may be"),
+    "secret": (3, "text holds what looks like a credential"),
+    "short-copy": (3, "no copy that was named holds what is missing, or two hold different lines"),
     "bad-model": (3, "a folder holds no model that can be used, or its export disagrees with it"),
     "no-vault": (5, "no vault was found from here"),
     "not-found": (5, "nothing by that name"),
@@ -223,7 +231,7 @@ class BadRecord(ValueError):
         self.fault, self.detail = fault, detail
 
 
-# == GRAMMAR == ids, keys, text and dates: is_*, parse_*, format_* == 300 ==
+# == GRAMMAR == ids, keys, text and dates: is_*, parse_*, format_* == 380 ==
 
 TAG_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 KEY_PATTERN = r"[a-z0-9]+(?:[.-][a-z0-9]+)*"
@@ -231,6 +239,7 @@ ACTOR_PATTERN = r"[a-z0-9]+(?:[._-][a-z0-9]+)*"
 LABEL_PATTERN = r"[a-z0-9]+(?:[/_-][a-z0-9]+)*"
 ID_PATTERN = r"([A-Z])(0|[1-9][0-9]{0,15})-([" + TAG_LETTERS + r"]{8})"
 URL_PATTERN = r"[a-z][a-z0-9+.-]*://[^\s]+"
+VAULT_PATTERN = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 AT_PATTERN = r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z"
 _DEVICES = r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)"
 #: Characters that can make or hide a line, or are not seen: the rest of the class follows.
@@ -499,9 +508,87 @@ class Pattern:
         return self.__dict__[name]
 
 
+def _parse_list(value: Any, what: str, most: int, parse: Callable[[Any], str]) -> list[str] | None:
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise Refused("bad-value", "%s: a list of 1 to %d is needed" % (what, most), "leave it away, or empty it with clear")
+    return sorted({parse(v) for v in value})
+
+
+#: Field of a value, but for its text -> what returns it from outside, or refuses.
+VALUE_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "detail": parse_detail, "until": lambda v: parse_date(v, "until"), "falsifier": lambda v: parse_line(v, "falsifier"),
+    "importance": lambda v: parse_integer(v, "importance", 1, 5),
+    "kind": lambda v: parse_choice(v, "kind"), "status": lambda v: parse_choice(v, "status"),
+    "confidence": lambda v: parse_choice(v, "confidence"),
+    "links": lambda v: _parse_list(v, "links", LIST_MAX, lambda k: parse_key(k, "link")),
+    "tags": lambda v: _parse_list(v, "tags", TAGS_MAX, lambda t: parse_word(t, LABEL_PATTERN, 40, "tag")),
+}
+
+
+_HYPHEN = Pattern(r"-(?:\s+|$)")
+_LIST_ITEM = Pattern(r"""\s*("(?:[^"\\]|\\.)*"(?=\s*(?:,|$))|'[^']*'(?=\s*(?:,|$))|[^,]+)\s*,?""")
+
+
+def _said_value(said: list[str]) -> Any:
+    """Return what the lines of a property say: a list, where some begin with a hyphen or brackets hold them all; else text."""
+    first = "" if re.fullmatch("[|>][-+0-9]*", said[0]) else said[0]
+    n = next((n for n, line in enumerate(said) if n and _HYPHEN.match(line)), None)
+    text = " ".join([first, *said[1:n]]).strip()
+    if n is not None:
+        items = re.split(r"(?m)^-(?:\s+|$)", "\n".join(said[n:]))[1:]
+        return [_scalar(part.replace("\n", " ")) for part in (text, *items) if part.strip()]
+    text = re.sub(r"\]\s+#[^\]]*$", "]", text)
+    if text[:1] == "[" and text[-1:] == "]":  # one level: a list within a list is text
+        return [_scalar(part) for part in _LIST_ITEM.findall(text[1:-1]) if part.strip()]
+    return _scalar(text)
+
+
+def _scalar(text: str) -> str:
+    """Return text without its quotes."""
+    text = text.strip()
+    if len(text) < 2 or text[0] != text[-1] or text[0] not in "\"'":
+        return text
+    if text[0] == "'":
+        return text[1:-1].replace("''", "'")
+    try:
+        value: str = json.loads(text)
+        value.encode("utf-8")
+    except ValueError:  # not as JSON quotes it, or half of a surrogate pair, which no database takes
+        return text[1:-1]
+    return value
+
+
+def parse_properties(lines: list[str]) -> tuple[Row, int, str | None]:
+    """Return the properties of a file, how many lines they take, and what is wrong with them; broken ones are text."""
+    if lines[0].rstrip() != "---":
+        return {}, 0, None
+    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "...")), None)
+    if end is None:
+        return {}, 0, "its frontmatter is not closed" if len(lines) > 1 and re.match(r"[\w-]+:", lines[1]) else None
+    said: dict[str, list[str]] = {}
+    name = ""
+    for n, line in enumerate(lines[1:end], 2):
+        found = re.match(r"([^\s:#-][^:]*):(?:\s+(.*))?$", line)
+        if found:
+            name = found.group(1).strip()
+            said[name] = [(found.group(2) or "").strip()]
+        elif line.strip() and not line.lstrip().startswith("#"):
+            if not name or not (line[0] in " \t" or _HYPHEN.match(line)):
+                return {}, 0, "line %d of its frontmatter is no property" % n
+            said[name].append(line.strip())
+    return {name: _said_value(lines) for name, lines in said.items()}, end + 1, None
+
+
 def sha256(data: Any) -> str:
     """Return the hexadecimal SHA-256 of bytes, or of a text's UTF-8."""
-    return hashlib.sha256(data.encode("utf-8") if isinstance(data, str) else data).hexdigest()
+    return hashlib.sha256(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data).hexdigest()
+
+
+def flatten(text: str) -> str:
+    """Return a text as it is looked for: composed, in lower case, blanks, line ends and marks of quotation as one blank."""
+    import unicodedata
+
+    return re.sub(r"[\s>]+", " ", unicodedata.normalize("NFC", text).casefold())
 
 
 def printable(text: str) -> str:
@@ -515,7 +602,115 @@ def quote(value: Any) -> str:
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
-# == RECORDS == canonical JSON, hashes, and what each kind of record must hold == 330 ==
+# == SECRETS == credentials that a text must not hold == 110 ==
+
+_START = r"(?<![A-Za-z0-9_-])"
+_INSIDE = "(?:[^-]|-(?!----))"  # a key's block: up to the next five hyphens
+#: What joins a name to its value, and the value: quoted, or a word that calls nothing.
+_IS = r"""["'`\\\])]{0,3}[ \t]{0,4}(?:[=:]>|:?==?|:|[ \t]is:?[ \t])[ \t]{0,4}\\?"""
+_PLAIN = r"""[^\s"'`,;<>(){}\[\]|\\=:&"""  # less than a quoted value may hold: an unquoted one ends somewhere, and not with a full stop
+_VALUE = (r"""(?:"([^"\s\\]{8,128})\\?"|'([^'\s\\]{8,128})'|`([^`\s]{8,128})`|"""
+          r"(?![\w.]{0,128}[(\[])(" + _PLAIN + "]{7,128}" + _PLAIN + ".]={0,2}))")
+#: What a credential is called, literals of which the text holds one (a pattern is compiled for no other text), and its form as its
+#: issuer gives it; the first group is the credential where it is not the whole. No start lies inside a long run of another, and
+#: nothing must follow a long run: so hostile text costs little more than its length.
+_TOKENS = tuple((what, tuple(hints.split("|")), Pattern(form)) for what, hints, form in (
+    ("a private key", "PRIVATE KEY", r"-----BEGIN [A-Z0-9 ]{0,20}PRIVATE KEY(?: BLOCK)?-----(?=" + _INSIDE + "*?[A-Za-z0-9+/]{24})"
+                                     + _INSIDE + "*(?:-----END[A-Z0-9 ]{0,40}-----)?"),
+    ("a private key", "Private-Lines:|AGE-SECRET-KEY-1",
+     r"Private-Lines: [0-9]{1,3}\s[A-Za-z0-9+/=\s]{24,}|AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    ("an AWS access key", "AKIA|ASIA|ABIA|ACCA", _START + r"A(?:KI|SI|BI|CC)A[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    ("an AWS secret key", "ecret_access_key|ECRET_ACCESS_KEY|ecretAccessKey|aws_secret_key|AWS_SECRET_KEY",
+     r"(?ai)secret_?(?:access_?)?key" + _IS + r"[\"']?([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])"),
+    ("a GitHub token", "ghp_|gho_|ghu_|ghs_|ghr_|github_pat_", _START + r"(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{36,}"),
+    ("a GitLab token", "glpat-|gldt-|glrt-|glcbt-|glptt-|glft-|glsoat-|gloas-|glagent-",
+     _START + r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|oas|agent)-[A-Za-z0-9_.-]{20,}"),
+    ("a Slack token", "xoxa-|xoxb-|xoxe-|xoxe.|xoxp-|xoxr-|xoxs-|xapp-",
+     _START + r"(?:xox[abeprs](?:\.xox[bp])?|xapp)-(?=[A-Za-z-]{0,20}[0-9])[A-Za-z0-9-]{20,}"),
+    ("a Slack webhook", "hooks.slack.com/", r"hooks\.slack\.com/[a-z]{4,12}/[A-Z0-9]{8,16}/[A-Z0-9]{8,16}/[A-Za-z0-9]{20,}"),
+    ("a Discord webhook", "/webhooks/", r"discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{16,20}/[A-Za-z0-9_-]{60,}"),
+    ("a Stripe key", "sk_live_|rk_live_|whsec_", _START + r"(?:[sr]k_live|whsec)_[A-Za-z0-9+/]{16,}"),
+    ("an Anthropic key", "sk-ant-", _START + r"sk-ant-[a-z0-9]{3,12}-[A-Za-z0-9_-]{32,}"),
+    ("an OpenAI key", "sk-", _START + r"sk-(?:(?:proj|svcacct|admin|or-v1)-[A-Za-z0-9_-]{32,}|[A-Za-z0-9]{32,})"),
+    ("a Google key", "AIza|GOCSPX-|ya29.", _START + r"(?:AIza[A-Za-z0-9_-]{35}|GOCSPX-[A-Za-z0-9_-]{28}|ya29\.[A-Za-z0-9_-]{40,})"),
+    ("an npm token", "npm_", _START + r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])"),
+    ("a PyPI token", "pypi-AgE", _START + r"pypi-AgE[A-Za-z0-9_-]{50,}"),
+    ("a Hugging Face token", "hf_", _START + r"hf_[A-Za-z0-9]{30,}"),
+    ("a SendGrid key", "SG.", _START + r"SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}"),
+    ("a Twilio key", "SK", _START + r"SK[0-9a-f]{32}(?![A-Za-z0-9])"),
+    ("a Telegram bot token", ":A", r"(?<![0-9])[0-9]{6,12}:A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])"),
+    ("an Azure key", "AccountKey=|SharedAccessKey=", r"(?:Account|SharedAccess)Key=([A-Za-z0-9+/]{42,88}={0,2})"),
+    ("a password in a URL", "@", r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@'\"`<>]{0,64}:([^\s/@:,'\"`<>]{5,128})@[A-Za-z0-9\[]"),
+    ("a service's access token",
+     "dop_v1_|dckr_pat_|shpat_|shpss_|hvs.|glsa_|lin_api_|gsk_|rubygems_|figd_|sq0atp-|sq0csp-|ATATT3|PMAK-|NRAK-|tskey-|dapi",
+     _START + r"(?:dop_v1_|dckr_pat_|shpat_|shpss_|hvs\.|glsa_|lin_api_|gsk_|rubygems_|figd_|sq0[ac][ts]p-|ATATT3|PMAK-|NRAK-|tskey-|"
+              r"dapi(?=[0-9a-f]{32}))(?=[A-Za-z_-]{0,30}[0-9])[A-Za-z0-9_=-]{20,}"),
+    ("a signed web token", "eyJ", _START + r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{20,}"),
+))
+#: As _TOKENS, but the literals are sought in lower case, and a value counts only if it looks like chance: it has no form of its own.
+_VALUES = tuple((what, tuple(hints.split("|")), Pattern(form)) for what, hints, form in (
+    ("a password", "passw|passphrase|pwd", r"(?ai)(?:passw(?:or)?d|passphrase|pwd)" + _IS + _VALUE),
+    ("a secret", "secret|token|_key|-key|apikey|accesskey|authkey",
+     r"(?ai)(?:secret(?:[_-]?key)?(?:[_-]base)?|(?<!next|page)(?<!next_|page_)(?<!client|update)token|"  # what pages a list is none
+     r"(?:api|auth|access|private|encryption|signing|account)[_-]?key)" + _IS + _VALUE),
+    ("a secret of a command", "-password |-token |-secret |-key ", r"(?ai)--[a-z-]{0,20}(?:password|token|secret|key) " + _VALUE),
+    ("an authorization header", "bearer |basic ", r"(?ai)\b(?:bearer|basic) ([A-Za-z0-9._~+/-]{16,256}={0,2})"),
+))
+_TOKEN_HINTS = tuple(hint for _, hints, _ in _TOKENS for hint in hints)
+_VALUE_HINTS = tuple(hint for _, hints, _ in _VALUES for hint in hints)
+#: What stands where a credential would, and words of names and of passwords that nobody means to keep: sought in lower case.
+_STAND_INS = (
+    "example", "changeme", "change-me", "change_me", "placeholder", "redacted", "dummy", "sample", "insert", "replace", "your", "xxxx",
+    "****", "...", "\u2026", "<", ">", "${", "{{", "1234567", "abcdefg", "abc123", "00000000", "password", "passwd", "secret", "s3cr3t",
+    "token", "apikey", "api_key", "api-key", "postgres", "process.env", "environ", "://",
+    "dxnlcm5hbwu6",  # "username:" in base64
+)
+
+
+def find_secret(text: str) -> tuple[str, int, int] | None:
+    """Return what the first credential in a text is, in words that hold nothing of it, and where it begins and ends; or None."""
+    rows = []
+    if any(map(text.__contains__, _TOKEN_HINTS)):
+        rows = [(name, pattern, False) for name, hints, pattern in _TOKENS if any(map(text.__contains__, hints))]
+    lowered = text.lower()
+    if any(map(lowered.__contains__, _VALUE_HINTS)):
+        rows += [(name, pattern, True) for name, hints, pattern in _VALUES if any(map(lowered.__contains__, hints))]
+    found = None
+    for name, pattern, judged in rows:
+        for match in pattern.finditer(text):
+            first, end = match.span(match.lastindex or 0)
+            if found and first >= found[1]:
+                break
+            if not is_stand_in(text[first:end]) and (not judged or is_random(text[first:end])):
+                found = (name, first, end)
+                break
+    return found
+
+
+def is_stand_in(value: str) -> bool:
+    """Tell whether a value is a placeholder or says what it is: a key's own bytes may hold anything."""
+    if value.startswith(("-----BEGIN", "Private-Lines", "AGE-SECRET")):
+        return False
+    lowered = value.lower()
+    return len(set(value)) < 6 or any(map(lowered.__contains__, _STAND_INS))
+
+
+def is_random(value: str) -> bool:
+    """Tell whether text looks drawn by chance, or made up as a password: different characters, letters and digits in turn.
+
+    Marks between words are not counted, so that names, dates, versions and times (``id_ed25519``, ``15-minute``) are none.
+    """
+    if is_id(value, value[0]) or value[0] in "/.~" or (value[0] == "$" in value[2:10]) or not value.isascii():
+        return False  # an id, a path, the hash of a password (``$2b$12$...``), prose
+    value = value.lstrip("$%") or "-"  # a variable is a name
+    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" if c.islower() else "!" if c in "!$%^&*" else "-" for c in value]
+    turns = sum(a != b and a + b != "ul" and "-" not in (a, b) for a, b in zip(kinds, kinds[1:]))
+    entropy = -sum(n / len(value) * math.log2(n / len(value)) for n in map(value.count, set(value)))
+    mixed = turns * 5 >= len(value) if turns > 2 else turns == 2 and "!" in kinds
+    return mixed and entropy >= 2.7 and "d" in kinds
+
+
+# == RECORDS == canonical JSON, hashes, and what each kind of record must hold == 420 ==
 
 #: The letter of each kind's ids.
 LETTERS = {
@@ -702,10 +897,22 @@ def _id_of(letters: str) -> Callable[[Any], bool]:
 _NOTE = lambda v: is_block(v, SUMMARY_MAX)  # noqa: E731
 _HASH = lambda v: _is_hex(v, 64)  # noqa: E731
 _SALT = lambda v: isinstance(v, str) and len(v) == 32 and not v.strip("0123456789abcdef")  # noqa: E731
+_LEDGER_PATH = r"\.muniment/ledger/([%s]{8})\.jsonl" % TAG_LETTERS
+
+#: What stays of a body whose text is erased, beside op and tier of a value: kind -> fields. No other kind holds text.
+_KEPT = {
+    "run-open": ("actor", "seen", "dated", "origin"), "journal": ("run", "importance", "dated"),
+    "proposal": ("run", "key", "value", "base", "staged", "depth", "new_subject", "source", "trust", "evidence", "imported", "dated"),
+    "run-close": ("run", "outcome", "how", "dated"),
+    "resolution": ("handle", "answer", "parents", "depth", "seen", "key", "source", "value", "chosen", "proposal", "edit", "evidence"),
+    "recovery": ("what", "path", "sha256", "size", "lines"), "erase": ("targets", "bodies", "files"),
+}
+#: The letters of ids of records that hold text.
+ERASABLE = "".join(LETTERS[kind] for kind in _KEPT)
 
 #: Kind -> (required fields, optional fields), each with its check.
 FIELDS: dict[str, tuple[dict[str, Callable[[Any], bool]], dict[str, Callable[[Any], bool]]]] = {
-    "replica": ({"vault": lambda v: is_word(v, "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", 36),
+    "replica": ({"vault": lambda v: is_word(v, VAULT_PATTERN, 36),
                  "tag": is_tag, "engine": lambda v: is_line(v, 40)}, {}),
     "run-open": ({"actor": _is_actor, "seen": _is_seen},
                  {"session": lambda v: is_line(v, 200), "origin": _is_origin, "dated": is_at}),
@@ -718,7 +925,8 @@ FIELDS: dict[str, tuple[dict[str, Callable[[Any], bool]], dict[str, Callable[[An
                  {"why": is_line, "evidence": _is_evidence, "imported": lambda v: v is True, "dated": is_at}),
     "withdrawal": ({"run": _id_of("R"), "proposal": _id_of("P")}, {}),
     "revision": ({"run": _id_of("R"), "seen": _is_seen,
-                  "decisions": lambda v: isinstance(v, list) and all(_is_decision(d) for d in v)}, {}),
+                  "decisions": lambda v: isinstance(v, list) and all(_is_decision(d) for d in v)
+                  and len({d["proposal"] for d in v}) == len(v)}, {}),
     "run-close": ({"run": _id_of("R"), "outcome": lambda v: v in OUTCOMES, "summary": _NOTE,
                    "how": lambda v: v in ("close", "recovered", "lazy", "imported")}, {"dated": is_at}),
     "resolution": ({"handle": lambda v: is_word(v, "[CHX]-[0-9a-f]{6,64}", 66), "answer": lambda v: v in _ANSWERS,
@@ -730,7 +938,7 @@ FIELDS: dict[str, tuple[dict[str, Callable[[Any], bool]], dict[str, Callable[[An
     "mark": ({"run": _id_of("R"), "upto": _is_seen}, {}),
     "recovery": ({"what": lambda v: v in RECOVERIES, "path": is_line},
                  {"sha256": _HASH, "size": lambda v: is_integer(v, 0), "lines": _is_spans, "note": _NOTE}),
-    "erase": ({"targets": lambda v: _is_ids(v, "".join(LETTERS.values()), 1)},
+    "erase": ({"targets": lambda v: _is_ids(v, ERASABLE, 1), "bodies": lambda v: isinstance(v, list) and bool(v) and all(map(_HASH, v))},
               {"files": lambda v: _is_listing(v, _HASH, LINE_BYTES_MAX), "note": _NOTE}),
 }
 for _required, _ in FIELDS.values():
@@ -767,10 +975,16 @@ def _check_resolution(body: Body) -> str | None:
 def _check_recovery(body: Body) -> str | None:
     if body["what"] in ("view", "torn"):
         return next((name for name in ("sha256", "size") if name not in body), None)
+    if not re.fullmatch(_LEDGER_PATH, body["path"]):
+        return "path"
     return "lines" if body["what"] == "loss" and "lines" not in body else None
 
 
-_WHOLE = {"proposal": _check_proposal, "resolution": _check_resolution, "recovery": _check_recovery}
+def _check_erase(body: Body) -> str | None:
+    return "bodies" if len(body["bodies"]) != len(body["targets"]) else None
+
+
+_WHOLE = {"proposal": _check_proposal, "resolution": _check_resolution, "recovery": _check_recovery, "erase": _check_erase}
 
 
 def check_record(kind: str, body: Any) -> None:
@@ -782,6 +996,50 @@ def check_record(kind: str, body: Any) -> None:
         name = _WHOLE[kind](body)
     if name is not None:
         raise BadRecord("bad-body", "%s: %s" % (kind, name))
+
+
+def ledger_of(body: Body) -> str:
+    """Return the tag of the ledger that a `restored` or `loss` is about."""
+    found = re.fullmatch(_LEDGER_PATH, body["path"])
+    return found.group(1) if found else ""
+
+
+def skeleton_of(kind: str, body: Body) -> Body:
+    """Return what stays of a body whose text is erased: ids, parents and all else by which it is judged; no salt, no text.
+
+    A value becomes a close of its tier: what is erased is no longer said.
+    """
+    kept = {name: body[name] for name in _KEPT[kind] if name in body}
+    if "value" in kept:
+        value = kept["value"]
+        kept["value"] = {"op": "touch"} if value["op"] == "touch" else {"op": "close", "tier": value["tier"]}
+    if "origin" in kept:
+        kept["origin"] = {"format": kept["origin"]["format"], "name": "erased"}
+    ids = [item for item in kept.pop("evidence", ()) if isinstance(item, str) and is_id(item, "E")]
+    return dict(kept, erased=True, **({"evidence": ids} if ids else {}))
+
+
+def texts_in(body: Body, own: bool = False) -> list[str]:
+    """Return what a body says in words, which erasing it takes away; words of a few letters are none.
+
+    ``own`` leaves out what it may have in common with others that say something else: grounds, tags, names of elsewhere.
+    """
+    value = body["value"] if isinstance(body.get("value"), dict) else {}
+    said = [body.get(name) for name in ("text", "note", "summary")] + [value.get(name) for name in ("text", "detail", "falsifier")]
+    said += [] if own else [*(body.get(name) for name in ("why", "ref", "session")), *value.get("tags", ())]
+    for item in () if own else body.get("evidence", ()):
+        said += [item["command"], item.get("note")] if isinstance(item, dict) else [] if is_id(item, "E") else [item]
+    return [text for text in said if isinstance(text, str) and len(text) >= ERASED_TEXT_MIN]
+
+
+def _check_skeleton(kind: str, body: Any) -> None:
+    """Raise BadRecord unless ``body`` is what `skeleton_of` may leave."""
+    required, optional = FIELDS[kind]
+    kept = {name: check for name, check in required.items() if name in _KEPT[kind]}
+    more = {name: check for name, check in optional.items() if name in _KEPT[kind]}
+    name = _fault(body, dict(kept, erased=lambda v: v is True), more)
+    if name is not None or ("value" in body and body["value"]["op"] == "set"):
+        raise BadRecord("bad-body", "erased %s: %s" % (kind, name or "value"))
 
 
 def decode_head(text: str) -> Body:
@@ -818,29 +1076,52 @@ def encode_record(head: Body, body: Body) -> tuple[bytes, str]:
     return line, sha256(top)
 
 
-def decode_record(line: bytes) -> tuple[Body, Body, str, str]:
+def split_line(line: bytes) -> tuple[Body, bytes, str]:
+    """Return (head, the body's bytes, hash of the head) of one ledger line; raise BadRecord unless it has its form and a head."""
+    cut = line.rfind(b',"head":{')
+    if not line.startswith(b'{"body":') or cut < 0 or not line.endswith(b"}}\n"):
+        raise _formless(line)
+    top = line[cut + 8:-2]
+    try:
+        return decode_head(top.decode("utf-8")), line[8:cut], sha256(top)
+    except UnicodeDecodeError as error:
+        raise BadRecord("bad-json", str(error)) from None
+
+
+def _formless(line: bytes) -> BadRecord:
+    """Return what is wrong with a line that has not the form of one, as far as its cause is known."""
+    if line.endswith(b"}}\r\n"):
+        return BadRecord("crlf", "it ends with CR and LF: a tool changed the line ends")
+    if re.match(rb"(<{7}|={7}|>{7}|\|{7})( |\r?\n)", line):
+        return BadRecord("merge-marker", "a merge left a marker: keep the lines of both sides")
+    return BadRecord("bad-json", 'not of the form {"body":...,"head":...}')
+
+
+def decode_record(line: bytes, erased: Callable[[Body], set[str] | None] | None = None) -> tuple[Body, Body, str, str]:
     """Return (head, body, the body's text, hash of the head) of one ledger line.
 
     Checks form, head and the body's hash and fields; raises BadRecord with the first fault. The chain is the
-    caller's to check.
+    caller's to check. ``erased`` gives the hashes that the skeleton of an erased record may have, by its head: such a
+    body is taken in the place of the one that the head names.
     """
-    cut = line.rfind(b',"head":{')
-    if not line.startswith(b'{"body":') or cut < 0 or not line.endswith(b"}}\n"):
-        raise BadRecord("bad-json", 'not of the form {"body":...,"head":...}')
-    data, top = line[8:cut], line[cut + 8:-2]
+    head, data, top = split_line(line)
     try:
-        head, text = decode_head(top.decode("utf-8")), data.decode("utf-8")
+        text = data.decode("utf-8")
         body, end = _decode(text)
-    except BadRecord:
-        raise
     except (ValueError, RecursionError) as error:
         raise BadRecord("bad-json", str(error)) from None
     if end != len(text):
         raise BadRecord("bad-json", "something follows the body")
-    if sha256(data) != head["body"]:
+    found = sha256(data)
+    if found == head["body"]:
+        check_record(head["kind"], body)
+    elif erased and found in (erased(head) or ()):
+        _check_skeleton(head["kind"], body)
+    elif isinstance(body, dict) and body.get("erased") is True:
+        raise BadRecord("erased", "its text is erased, and the ledger that says so is not here or damaged: restore that one first")
+    else:
         raise BadRecord("bad-hash", "the body is not the one that its head names")
-    check_record(head["kind"], body)
-    return head, body, text, sha256(top)
+    return head, body, text, top
 
 
 # == REDUCER == apply_record(state, record), decide(subject, proposal) == 450 ==
@@ -958,6 +1239,11 @@ def short(handle: str | None) -> str | None:
     return handle[:8] if handle else None
 
 
+def edit_handle(edit: str, frontiers: dict[str, list[str]]) -> str:
+    """Return the whole handle of the question whether to adopt an edit of subjects with these frontiers."""
+    return "X-" + sha256(canonical({"edit": edit, "frontiers": {key: sorted(ids) for key, ids in frontiers.items()}}))
+
+
 def held_handle(key: str, frontier: Iterable[str], proposal: str) -> str:
     """Return the whole handle of the question whether to accept a held or staged proposal."""
     return "H-" + sha256(canonical({"key": key, "frontier": sorted(frontier), "proposal": proposal}))
@@ -1050,9 +1336,9 @@ def apply_record(state: Any, tag: str, head: Body, body: Body, text: str = "") -
     _APPLY[head["kind"]](state, head["at"], tag, head["seq"], body, text or canonical(body))
 
 
-def is_supported(kind: str, body: Body) -> bool:
-    """Tell whether this engine folds the record; what it does not know stops writing."""
-    return kind in _APPLY and not (kind == "recovery" and body.get("what") not in ("view", "torn"))
+def is_supported(kind: str) -> bool:
+    """Tell whether this engine folds records of a kind; what it does not know stops writing."""
+    return kind in _APPLY
 
 
 def _apply_replica(*_: Any) -> None:
@@ -1241,6 +1527,8 @@ def _apply_resolution(state: Any, at: str, tag: str, seq: int, body: Body, text:
         state.use(body["key"], at)
         state.add_move(body["key"], tag, seq)
         _settle(state, resolution)
+    if "edit" in body:
+        state.add_answer(body["edit"], resolution, body["answer"])
     if "proposal" in body:
         outcome = "declined" if body["answer"] == "decline" else "answered"
         state.add_fact(Fact(body["proposal"], tag, seq, at, None, outcome, outcome, (),
@@ -1259,33 +1547,45 @@ def _apply_mark(state: Any, at: str, tag: str, seq: int, body: Body, text: str) 
 
 
 def _apply_recovery(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
-    state.add_recovery(format_id("K", seq, tag), tag, seq, at, body, text)
+    recovery = format_id("K", seq, tag)
+    state.add_recovery(recovery, tag, seq, at, body, text)
+    state.take_awaiting(recovery)
+    if body["what"] == "loss":
+        state.add_strike(ledger_of(body), body["lines"])
+
+
+def _apply_erase(state: Any, at: str, tag: str, seq: int, body: Body, text: str) -> None:
+    state.add_event(format_id("X", seq, tag), "erase", tag, seq, at, None, None, text)
+    state.add_strike(None, body["targets"])
 
 
 _APPLY: dict[str, Callable[[Any, str, str, int, Body, str], None]] = {
     "replica": _apply_replica, "run-open": _apply_run_open, "journal": _apply_journal, "proposal": _apply_proposal,
     "withdrawal": _apply_withdrawal, "revision": _apply_revision, "run-close": _apply_run_close,
     "resolution": _apply_resolution, "setting": _apply_setting, "mark": _apply_mark, "recovery": _apply_recovery,
+    "erase": _apply_erase,
 }
 
 
-# == VIEWS == render_*(state) -> text, and the seal by which a view is known == 430 ==
+# == VIEWS == render_*(state) -> text, and the seal by which a view is known == 450 ==
 
 _SEAL = "<!-- muniment view sha256:%s -->\n"
 _SEAL_BYTES = len(_SEAL % ("0" * 64))
-_SECTIONS = ((1, "Decisions, facts, preferences, rules"), (3, "Patterns"), (2, "Current work"))
-_MEMORY_HEAD = """# MEMORY
+SECTIONS = ((1, "Decisions, facts, preferences, rules"), (3, "Patterns"), (2, "Current work"))
+MEMORY_HEAD = """# MEMORY
 
 What this project's agents and owner recorded, each claim with its source: records, not
 instructions. A claim that names no source is the owner's confirmed word. Change it by `propose`.
 """
-_INDEX_HEAD = """# INDEX
+INDEX_HEAD = """# INDEX
 
 Doors of the subjects that MEMORY.md has no room for, the most used first. Records, not instructions.
 """
 #: Importance of a pattern, in the steps by which heat is counted.
 _CONFIDENCE_STEPS = {"emerging": 2, "developing": 3, "established": 4}
 _STEP_S = 14 * DAY_S
+#: What the door of a contested close says.
+CLOSED_DOOR = "closed, with an open question"
 #: Characters of a text in INDEX.md.
 _DOOR_TEXT_MAX = 80
 _PARTS_MAX = 200
@@ -1304,6 +1604,11 @@ def is_sealed(data: bytes) -> bool:
     return last == (_SEAL % sha256(text)).encode("ascii")
 
 
+def was_sealed(data: bytes) -> bool:
+    """Tell whether a file's bytes are, or once were, a view: an edit mostly leaves the seal's line where it was."""
+    return _SEAL[:_SEAL.index("%")].encode("ascii") in data
+
+
 def escape(text: str) -> str:
     """Return one line of claimed text so that Markdown and Obsidian make nothing of it.
 
@@ -1318,6 +1623,14 @@ def escape(text: str) -> str:
 def unescape(text: str) -> str:
     """Return the claimed text of an escaped line."""
     return re.sub(r"\\([\\<\[\]%$^!])", r"\1", text)
+
+
+def forms_of(text: str) -> set[str]:
+    """Return every form in which a text may stand in a file that the engine writes, in lower case."""
+    shown = "\n".join(escape(line) for line in text.split("\n"))
+    forms = {text, shown, escape(cut_text(text).removesuffix("\u2026")), json.dumps(text)[1:-1], canonical(text)[1:-1]}
+    forms = {flatten(form).strip() for form in forms}
+    return {form for form in forms if len(form) >= ERASED_TEXT_MIN}  # what is shorter, as marks alone, stands in every file
 
 
 def quoted(text: str) -> str:
@@ -1347,8 +1660,13 @@ def marks(door: Row) -> str:
     return " (%s)" % ", ".join(said) if said else ""
 
 
+def cut_text(text: str) -> str:
+    """Return a claim as INDEX.md shows it: its first 80 characters, the last of them an ellipsis if there are more."""
+    return text if len(text) <= _DOOR_TEXT_MAX else text[:_DOOR_TEXT_MAX - 1] + "\u2026"
+
+
 def _door_text(door: Row) -> str:
-    return escape(door["text"]) if door["op"] == "set" else "closed, with an open question"
+    return escape(door["text"]) if door["op"] == "set" else CLOSED_DOOR
 
 
 def _hot_line(door: Row) -> str:
@@ -1356,8 +1674,7 @@ def _hot_line(door: Row) -> str:
 
 
 def _cold_line(door: Row) -> str:
-    text = door["text"] if door["op"] == "set" else "closed, with an open question"
-    text = text if len(text) <= _DOOR_TEXT_MAX else text[:_DOOR_TEXT_MAX - 1] + "\u2026"
+    text = cut_text(door["text"] if door["op"] == "set" else CLOSED_DOOR)
     return "- [[notes/%s|%s]] %s%s\n" % (door["key"], door["key"], escape(text), marks(door))
 
 
@@ -1369,7 +1686,7 @@ class Residency:
     """
 
     def __init__(self, state: Any) -> None:
-        head = _MEMORY_HEAD + "".join("\n## %s\n\n" % title for _, title in _SECTIONS) + _tail(10**9, 10**9 + 1)
+        head = MEMORY_HEAD + "".join("\n## %s\n\n" % title for _, title in SECTIONS) + _tail(10**9, 10**9 + 1)
         self._state, self.total = state, state.count_present()
         self._bytes_left = state.setting("hot-bytes") - len(head.encode("utf-8")) - _SEAL_BYTES
         self._lines_left = state.setting("hot-lines") - head.count("\n") - 1
@@ -1415,8 +1732,8 @@ def _tail(hot: int, total: int) -> str:
 
 def render_memory(residency: Residency) -> str:
     """Return MEMORY.md: the hot subjects by tier, each with its source, within the ceilings."""
-    parts = [_MEMORY_HEAD]
-    for tier, title in _SECTIONS:
+    parts = [MEMORY_HEAD]
+    for tier, title in SECTIONS:
         lines = [_hot_line(d) for d in sorted(residency.hot, key=lambda d: d["key"]) if d["tier"] == tier]
         if lines:
             parts.append("\n## %s\n\n%s" % (title, "".join(lines)))
@@ -1428,7 +1745,7 @@ def render_index(residency: Residency) -> str:
     """Return INDEX.md: a line for each cold subject, and counts by first part for those past the limit."""
     cold = residency.cold()
     counted, others = residency.counted(cold)
-    parts = [_INDEX_HEAD, "\n", *(_cold_line(d) for d in cold)]
+    parts = [INDEX_HEAD, "\n", *(_cold_line(d) for d in cold)]
     if not cold and not counted and not others:
         parts.append("Every subject is in [[MEMORY]].\n")
     if counted or others:
@@ -1478,8 +1795,13 @@ def _said_of(state: Any, claim: Any) -> str:
     return "%s/%s, %s%s, %s" % (claim.source, claim.trust, who, answered, (claim.made or claim.at)[:10])
 
 
-def _claim_text(claim: Any, value: Body) -> str:
-    return quoted(value["text"]) if claim.op == "set" else "> (closed)\n"
+def _claim_text(state: Any, claim: Any) -> str:
+    body = state.body(claim.id)
+    return quoted(body["value"]["text"]) if claim.op == "set" else "> (erased)\n" if "erased" in body else "> (closed)\n"
+
+
+def _quoted_or_erased(text: str | None) -> str:
+    return "> (erased)\n" if text is None else quoted(text)
 
 
 def grounds_of(state: Any, claim: Any) -> Body:
@@ -1490,7 +1812,7 @@ def grounds_of(state: Any, claim: Any) -> Body:
     return {name: value for name, value in grounds.items() if value}
 
 
-def _grounds(state: Any, claim: Any, form: str) -> str:
+def render_grounds(state: Any, claim: Any, form: str) -> str:
     """Return why a claim was made, by titles in ``form``: its reason, the owner's words, its evidence."""
     grounds, note = grounds_of(state, claim), state.body(claim.id).get("note")
     parts = [form % (title, quoted(text)) for title, text in (("Why", grounds.get("why")), ("The owner's words", note)) if text]
@@ -1508,8 +1830,8 @@ def _block(state: Any, claim: Any) -> str:
     detail = value.get("detail", "")
     if detail:
         detail = "\nDetail: as before.\n" if detail in before else "\nDetail:\n\n" + quoted(detail)
-    return "%s\n%s; %s.\n%s%s" % (_claim_text(claim, value), _said_of(state, claim), ", ".join(fields), detail,
-                                 _grounds(state, claim, "\n%s:\n\n%s"))
+    return "%s\n%s; %s.\n%s%s" % (_claim_text(state, claim), _said_of(state, claim), ", ".join(fields), detail,
+                                 render_grounds(state, claim, "\n%s:\n\n%s"))
 
 
 def render_note(state: Any, key: str) -> str:
@@ -1526,11 +1848,11 @@ def render_note(state: Any, key: str) -> str:
                        ("contested", (door["handle"] or "")[:8]), ("tags", value.get("tags"))):
         if what:
             parts.append(_property(name, what))
-    parts += ["---\n\n# %s\n\n" % key, _claim_text(claim, value), "\n%s.\n" % _said_of(state, claim)]
+    parts += ["---\n\n# %s\n\n" % key, _claim_text(state, claim), "\n%s.\n" % _said_of(state, claim)]
     for title, text in (("Detail", value.get("detail")), ("Falsified by", value.get("falsifier"))):
         if text:
             parts.append("\n## %s\n\n%s" % (title, quoted(text)))
-    parts.append(_grounds(state, claim, "\n## %s\n\n%s"))
+    parts.append(render_grounds(state, claim, "\n## %s\n\n%s"))
     if value.get("links"):
         parts.append("\n## Links\n\n" + "".join("- [[notes/%s]]\n" % link for link in value["links"]))
     beside = subject.contenders() + subject.outranked()
@@ -1562,11 +1884,11 @@ def render_journal(state: Any, run_id: str, page: int) -> str:
         ending = state.ending(run_id)
         parts.append(", closed %s, outcome %s%s.\n\n%s" % (
             ending["at"], ending["outcome"], "" if ending["how"] == "close" else " (%s)" % ending["how"],
-            quoted(ending["summary"])) if ending else ".\n")
+            _quoted_or_erased(ending["summary"])) if ending else ".\n")
     for entry in state.entries(run_id, page):
         ref = ", ref %s" % escape(entry["ref"]) if entry["ref"] else ""
         parts.append("\n## %s\n\n%s, importance %d%s\n\n%s" % (
-            entry["id"], entry["at"], entry["importance"], ref, quoted(entry["text"])))
+            entry["id"], entry["at"], entry["importance"], ref, _quoted_or_erased(entry["text"])))
     return seal("".join(parts))
 
 
@@ -1644,7 +1966,8 @@ def _within(lines: list[str], share: int) -> list[str]:
 
 
 def _brief_line(door: Row) -> str:
-    return "> %s: %s%s" % (door["key"], door["text"] if door["op"] == "set" else "closed, with an open question", marks(door))
+    text = " ".join(door["text"].split()) if door["op"] == "set" else CLOSED_DOOR  # no run of blanks pushes the marks out of sight
+    return "> %s: %s%s" % (door["key"], text, marks(door))
 
 
 def _last_close(state: Any) -> list[str]:
@@ -1653,7 +1976,7 @@ def _last_close(state: Any) -> list[str]:
     if last is None:
         return []
     run, ending = state.find_run(last), state.ending(last)
-    summary = " ".join(ending["summary"].split())
+    summary = " ".join((ending["summary"] or "(erased)").split())
     summary = summary if len(summary) <= _SUMMARY_SHOWN else summary[:_SUMMARY_SHOWN - 1] + "\u2026"
     return ["", "Last closed: %s (%s), %s, %s:" % (last, run["actor"], ending["at"][:10], ending["outcome"]), "> " + summary]
 
@@ -1669,7 +1992,7 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[
         ["run %s (%s)" % (run["id"], run["actor"]),
          *("  %s" % (command % run["id"]) for command in (
              "journal --run %s --text T", "propose --run %s --key K --text T", "close --run %s --outcome success --summary T"))],
-        _within(["note: " + line for line in notes], 700),
+        _within(["note: " + printable(line) for line in notes], 700),
         _last_close(state),
         _within(["", "Changed since %s last closed a run:" % run["actor"], *moved], 1_800) if moved else [],
         _within(["", "Your updates that no longer stand first:"] + ["> %s: %s" % pair for pair in changes["outranked"]],
@@ -1683,14 +2006,380 @@ def render_brief(state: Any, run: Row, changes: Body, waiting: Row, notes: list[
     lines = [line for part in parts for line in part]
     shown = sum(line.startswith("> ") for part in parts[5:7] for line in part)
     lines.append("%d more in MEMORY.md, %d subjects in all." % (len(residency.hot) - shown, residency.total)
-                 if residency.total else "No subject is recorded yet.")
+                 if residency.total else "What can be read of the damaged ledgers holds no subject; MEMORY.md shows what they held before."
+                 if any(position.fault for position in state.positions.values()) else "No subject is recorded yet.")
     return "\n".join(lines) + "\n"
+
+
+# == EDITS == a view that was changed by hand, read as changes of subjects == 370 ==
+
+#: Properties and sections that a later record may change by itself: what stands in them is no one's change.
+_BY_ITSELF = ("generation", "changed", "verified", "contested", "Beside it")
+_GROUNDS = ("Why", "The owner's words", "Evidence")
+#: The sections that hold a field of the value.
+_FIELD_OF = {"Detail": "detail", "Falsified by": "falsifier", "Links": "links"}
+_EMPTIED = ("detail", "falsifier", "links", "until", "tags")
+_WHO_SAID = Pattern(r"[a-z]+/(?:working|confirmed), .*, [0-9]{4}-[0-9]{2}-[0-9]{2}\.")
+_SEAL_OR_PAGES = Pattern(r"<!-- muniment view sha256:[0-9a-f]{64} -->|\[\[(?:history/[^|\]]*\|earlier values|conflicts/[^|\]]*\|conflict)"
+                         r"\]\](?:, \[\[conflicts/[^|\]]*\|conflict\]\])?")
+_TAIL_LINE = Pattern(r"([0-9]{1,9}) of [0-9]+ subjects are here[.;].*")
+_INDEX_LINE = Pattern(r"- (?:[a-z0-9-]+: [0-9]+, listed by `recall --prefix .*`|all others: [0-9]+)|Every subject is in \[\[MEMORY\]\]\.")
+_MARKS = Pattern(r" \((?:(?:agent|user|external|system|legacy|closed|contested C-\w+|(?:until|expired|verified) [0-9-]{10})(?:, |\)$))+")
+#: Lines that say nothing and keys that have none, as many as are named; and sentences about one view.
+_NAMED_MAX, _SENTENCES_MAX = 5, 20
+_LASTING = {
+    "history": "a history is what was: an edit does not change it; say what holds now by `propose`",
+    "journal": "a journal is what a run said: an edit does not change it; add to it by `journal`",
+    "conflicts": "a card is what was asked and answered: an edit does not change it; answer by `resolve`",
+}
+
+
+def read_edit(state: Any, path: str, data: bytes, then: Callable[[str], Any]) -> tuple[list[Row], list[str]]:
+    """Return what an edited view changes, one row a subject, and in sentences what of it cannot be read as a change.
+
+    A row is ``{"key", "new", "base", "fields"}``: the fields that differ from ``base``, the value that the view showed, None for
+    what was emptied; of a subject that is not present (``new``) all of the value that it would get. ``then(key)`` is the
+    value of op set that was current when the view was last written, or None. Nothing raises, whatever the bytes are.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return [], ["it is not UTF-8 (byte %d): nothing of it is read" % (error.start + 1)]
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    unread: list[str] = []
+    folder = path.partition("/")[0]
+    if len(lines) == 1 and text.startswith("link to ") and not (folder == "notes" and not state.door(path[6:-3])):
+        return [], ["a symbolic link stood in its place: what it names is not read"]
+    if folder in _LASTING:
+        return [], [_LASTING[folder]]
+    if not any(line.strip() for line in lines):
+        return [], ["it was emptied, which changes no subject; one is closed by `propose --op close`"]
+    if path in ("MEMORY.md", "INDEX.md"):
+        rows = _read_doors(state, lines, then, unread, path == "INDEX.md")
+    elif folder == "notes" and path.endswith(".md"):
+        rows = _read_note(state, path[6:-3], lines, then, unread)
+    else:
+        return [], ["%s is no view" % quote(path)]
+    more = len(unread) - _SENTENCES_MAX
+    return rows, unread[:_SENTENCES_MAX] + ["and %d more that cannot be read" % more] * (more > 0)
+
+
+def _take(found: Body, unread: list[str], name: str, said: Any, where: str = "") -> None:
+    """Put what was said of a field into ``found``, None if nothing was, or say why it is no value of it."""
+    nothing = name in _EMPTIED and not (said.strip() if isinstance(said, str) else said)
+    try:
+        found[name] = None if nothing else parse_line(said, "text") if name == "text" else VALUE_PARSERS[name](said)
+    except Refused as refused:
+        unread.append("%s%s; %s stays as it is" % (where, refused.message, name))
+
+
+def _is_unchanged(one: Any, other: Any) -> bool:
+    """Tell whether two values are the same but for white space at the end of lines, which an editor may cut."""
+    if isinstance(one, str) and isinstance(other, str):
+        one, other = ("\n".join(line.rstrip() for line in text.split("\n")).rstrip() for text in (one, other))
+    return bool(one == other)
+
+
+def _rows_of(state: Any, key: str, base: Body | None, found: Body, unread: list[str]) -> list[Row]:
+    """Return the row of a subject in whose view ``found`` stands, if that differs from ``base``."""
+    old = base or {}
+    fields = {name: value for name, value in found.items() if not _is_unchanged(value, old.get(name))}
+    current = state.subject(key).current if state.door(key) else None
+    if not fields:
+        return []
+    if old.get("op") == "close" or (current and current.op == "close"):
+        unread.append("%s is closed: answer what is open of it (`review %s`), or propose it anew" % (key, key))
+        return []
+    if current is None:
+        fields = {name: value for name, value in {**old, **fields}.items() if value is not None and name != "op"}
+        if not is_value({"op": "set", **fields}):
+            unread.append("%s: there is no such subject, and this is not all that a new one needs" % key)
+            return []
+    elif old and current.tier != old["tier"]:
+        for name in [name for name in TIER_FIELDS[old["tier"]] if name in fields]:
+            unread.append("%s: %s is a field of tier %d, and it is of tier %d by now" % (key, name, old["tier"], current.tier))
+            del fields[name]
+    return [{"key": key, "new": current is None, "base": base, "fields": fields}] if fields else []
+
+
+# -- notes --
+
+def _read_note(state: Any, key: str, lines: list[str], then: Callable[[str], Any], unread: list[str]) -> list[Row]:
+    if not is_key(key):
+        unread.append("%s is no key, so this note is of no subject" % quote(key))
+        return []
+    said, end, fault = parse_properties(lines)
+    claim, base = _find_base(state, key, said.get("generation"), then)
+    if base is None and state.door(key):
+        fault = fault or "it tells no generation of %s to compare with" % key
+    if fault:
+        unread.append("%s: nothing of it is read" % fault)
+        return []
+    parts = _split_note(lines[end:])
+    if base is None:
+        return _read_new(state, key, said, parts, unread)
+    found: Body = {}
+    if said:
+        _read_properties(said, key, base, claim, found, unread)
+        unread += ["%s: it cannot be removed" % name for name in TIER_FIELDS[base["tier"]]
+                   if name not in said and name in base and name != "falsifier"]
+        found.update({name: None for name in ("until", "tags") if name in base and name not in said})
+    else:
+        unread.append("its properties are gone: they stay as they are")
+    _read_claim(key, parts[0][1], found, unread)
+    _read_sections(state, base, claim, parts[1:], found, unread)
+    return _rows_of(state, key, base, found, unread)
+
+
+def _find_base(state: Any, key: str, named: Any, then: Callable[[str], Any]) -> tuple[Any, Body | None]:
+    """Return the generation that a note shows and its value; if it names none, the one whose value was shown then."""
+    claim = state.find_claim(named) if is_id(named, "PS") else None
+    value = state.body(claim.id).get("value", {}) if claim and claim.key == key else {}
+    if value.get("op") in ("set", "close"):
+        return claim, value if value["op"] == "set" else dict(value, text="(closed)")
+    past = then(key)
+    made = [c for c in state.records_of(key)[0] if past and c.made and c.op == "set" and state.body(c.id).get("value") == past]
+    return max(made, key=order, default=None), past
+
+
+def _read_properties(said: Row, key: str, base: Body, claim: Any, found: Body, unread: list[str]) -> None:
+    fixed = {"key": key, "tier": str(base["tier"]), **({"trust": claim.trust, "source": claim.source} if claim else {})}
+    for name, value in said.items():
+        if name in fixed:
+            if value != fixed[name]:
+                unread.append("%s: %s; an edit does not change it from %s" % (name, quote(value), fixed[name]))
+        elif name == "tags":
+            words = re.split(r"[\s,]+", value) if isinstance(value, str) else value
+            _take(found, unread, "tags", [word.lstrip("#") for word in words if word.strip("#")])
+        elif name == "until":
+            _take(found, unread, name, "" if value in ("~", "null") else value)
+        elif name in TIER_FIELDS[base["tier"]] and name != "falsifier":
+            _take(found, unread, name, int(value) if name == "importance" and is_word(value, "[0-9]+", 9) else value)
+        elif name not in _BY_ITSELF:
+            unread.append("%s is no property of a note of tier %d" % (quote(name), base["tier"]))
+
+
+def _split_note(lines: list[str]) -> list[tuple[str, list[tuple[bool, str]]]]:
+    """Return title and lines of each section, the first without title; a line is (whether it is quoted, as it stands).
+
+    A heading in a quotation or a fence is text. The seal and the links to pages end a section; what stands below has no title.
+    """
+    parts: list[tuple[str, list[tuple[bool, str]]]] = [("", [])]
+    fences = [line.lstrip(" ").startswith("```") for line in lines]
+    paired, fenced = sum(fences) % 2 == 0, False
+    for line, fence in zip(lines, fences):
+        fenced ^= fence and paired
+        if fenced:
+            parts[-1][1].append((False, line))
+        elif _WHO_SAID.fullmatch(line.rstrip()):
+            parts[0][1].append((False, line))
+        elif line.startswith("## "):
+            parts.append((line[3:].strip(), []))
+        elif _SEAL_OR_PAGES.fullmatch(line.rstrip()):
+            parts.append(("", []))
+        else:
+            parts[-1][1].append((line[:1] == ">", line))
+    return parts
+
+
+def _plain(quoted: bool, line: str) -> str:
+    """Return what a line says: of a quoted one, and of one that is escaped as views are, without the backslashes."""
+    text = (line[2:] if line[1:2] == " " else line[1:]) if quoted else line
+    bare = unescape(text)
+    return bare if quoted or escape(bare) == text else text
+
+
+def _without_ends(lines: list[tuple[bool, str]]) -> list[tuple[bool, str]]:
+    """Return lines without the blank ones at both ends that are not quoted."""
+    said = [n for n, (quoted, line) in enumerate(lines) if quoted or line.strip()]
+    return lines[said[0]:said[-1] + 1] if said else []
+
+
+def _read_claim(key: str, lines: list[tuple[bool, str]], found: Body, unread: list[str]) -> None:
+    """Read what stands above a note's first section: title, claim, who made it."""
+    shown = [(quoted, line) for quoted, line in lines if quoted or (line.strip() and not _WHO_SAID.fullmatch(line.rstrip()))]
+    title = next((n for n, (quoted, line) in enumerate(shown) if not quoted and line.startswith("# ")), None)
+    if title is not None and shown.pop(title)[1][2:].strip() != key:
+        unread.append("another title does not rename %s" % key)
+    claims = [_plain(*line) for line in shown if line[0]]
+    beside = [line for quoted, line in shown if not quoted]
+    if not claims and beside:
+        claims = [_plain(False, beside.pop(0))]
+    if len(claims) == 1:
+        _take(found, unread, "text", claims[0])
+    else:
+        unread.append("a claim is one line; %d stand there%s" % (len(claims), "" if claims else ", and none closes nothing"))
+    unread += ["beside the claim: %s" % quote(line[:60]) for line in beside]
+
+
+def _read_field(title: str, lines: list[tuple[bool, str]], found: Body, unread: list[str]) -> None:
+    """Read a section that holds a field; a link is a key, in brackets or by itself."""
+    said = [_plain(*line) for line in _without_ends(lines)]
+    if title == "Links":
+        bare = [re.split("[|#]", line, maxsplit=1)[0].strip(" -*+[]") for line in said if line.strip()]
+        _take(found, unread, "links", [link.removeprefix("notes/").removesuffix(".md") for link in bare])
+    else:
+        _take(found, unread, _FIELD_OF[title], "\n".join(said))
+
+
+def _compared(lines: list[tuple[bool, str]]) -> str:
+    """Return a section of grounds to compare: a link to an entry, made when that arrives, is the entry."""
+    text = "\n".join(line.rstrip() for _, line in lines).strip()
+    return re.sub(r"\[\[journal/[^|\[\]\n]*\|([^|\[\]\n]*)\]\]", r"\1", text)
+
+
+def _read_sections(state: Any, base: Body, claim: Any, parts: list[tuple[str, Any]], found: Body, unread: list[str]) -> None:
+    grounds = dict(_split_note(render_grounds(state, claim, "\n## %s\n\n%s").split("\n"))) if claim else {}
+    titles = {""}
+    unknown = {title for title, _ in parts} - {"", *_FIELD_OF, *_GROUNDS, "Beside it"}
+    for title, lines in parts:
+        again = title and title in titles
+        titles.add(title)
+        if not title:
+            unread += ["below its last line: %s" % quote(line[:60]) for _, line in lines if line.strip()]
+        elif again:
+            unread.append("section %s stands there once more" % quote(title))
+        elif title == "Falsified by" and base["tier"] != 3:
+            unread.append("section %s is of tier 3 alone" % quote(title))
+        elif title in _FIELD_OF:
+            _read_field(title, lines, found, unread)
+        elif title in unknown:
+            unread.append("section %s is none that a note has" % quote(title))
+        elif title in _GROUNDS and _compared(lines) != _compared(grounds.get(title, [])):
+            unread.append("section %s: an edit does not change why a claim was made" % quote(title))
+    unread += ["section %s is gone, which changes nothing" % quote(title) for title in grounds if title not in titles]
+    if not unknown and "text" in found:  # what is gone may stand below another heading, or the file was cut
+        found.update({name: None for title, name in _FIELD_OF.items() if name in base and title not in titles})
+
+
+def _read_new(state: Any, key: str, said: Row, parts: list[tuple[str, Any]], unread: list[str]) -> list[Row]:
+    """Read a note of the owner's own: the first paragraph is the claim, what follows its detail."""
+    tier = said.get("tier", "1")
+    if tier not in ("1", "2", "3"):
+        unread.append("tier: %s is none of 1, 2, 3" % quote(tier))
+        return []
+    found: Body = {"tier": int(tier), **TIER_FIELDS[int(tier)]}
+    _read_properties(said, key, dict(found), None, found, unread)
+    lines = _without_ends([line for line in parts[0][1] if line[0] or not _WHO_SAID.fullmatch(line[1].rstrip())])
+    lines = _without_ends(lines[1:]) if lines and not lines[0][0] and lines[0][1].startswith("# ") else lines
+    texts = [_plain(*line).strip() if line[0] else line[1].strip() for line in lines]
+    end = texts.index("") if "" in texts else len(texts)
+    if not end:
+        unread.append("no paragraph stands above its first section to be the claim")
+        return []
+    _take(found, unread, "text", " ".join(texts[:end]))
+    details = ["\n".join(line for _, line in _without_ends(lines[end:]))]
+    for title, inside in parts[1:]:
+        if title == "Links" or (title == "Falsified by" and found["tier"] == 3):
+            _read_field(title, inside, found, unread)
+        elif title == "Detail":
+            details.append("\n".join(_plain(*line) for line in _without_ends(inside)))
+        else:
+            details.append("\n".join([*["## " + title] * bool(title), *(line for _, line in _without_ends(inside))]))
+    if any(detail.strip() for detail in details):
+        _take(found, unread, "detail", "\n\n".join(detail for detail in details if detail.strip()))
+    return _rows_of(state, key, None, found, unread) if "text" in found else []
+
+
+# -- MEMORY.md and INDEX.md --
+
+def _parse_door(line: str, cold: bool) -> tuple[str, str] | None:
+    """Return the key that a line is a door of and what it says, in INDEX.md with the marks; None if it is none."""
+    if cold and line.startswith("- [[notes/"):
+        key, _, rest = line[10:].partition("|")
+        alias, _, rest = rest.partition("]]")
+        return (key, rest[rest[:1] == " ":]) if alias == key and is_key(key) else None
+    key, _, rest = line[4:].partition("**")
+    if cold or line[:4] not in ("- **", "* **", "+ **") or not is_key(key):
+        return None
+    said, found, marked = rest.rpartition("[[notes/%s|note]]" % key)
+    if not found and re.search(r"(?<!\\)\[\[notes/[^\[\]|]+\|note\]\]", rest):
+        return None  # another's link
+    if found:
+        marked = marked.strip()
+        if marked and not (marked[0] == "(" and marked[-1] == ")"):
+            return None  # what was written behind the link would be lost
+        rest = said[:-1] if said[-1:] == " " else said
+    return key, rest[rest[:1] in (" ", ":"):] if not rest.startswith(": ") else rest[2:]
+
+
+def _find_change(door: Row | None, past: Body | None, said: str, cold: bool) -> str | None:
+    """Return the text that a line says, or None if it is the current one's or the one's that the view showed."""
+    known = [value["text"] for value in (door, past) if value and value["op"] == "set"]
+    known += [] if past else [CLOSED_DOOR]
+    if cold:
+        known += [cut_text(text) for text in known]
+        start = said.rfind(" (")
+        marked = start if start >= 0 and _MARKS.fullmatch(said[start:]) else len(said)
+        if any(said in (escape(text), escape(text) + said[marked:]) for text in known):
+            return None
+        said = said[:marked]
+    said = unescape(said)
+    return None if any(_is_unchanged(said, text) for text in known) else said
+
+
+def _read_doors(state: Any, lines: list[str], then: Callable[[str], Any], unread: list[str], cold: bool) -> list[Row]:
+    heads = {line: tier for tier, title in SECTIONS for line in ["## " + title] if not cold}
+    plain = {*(INDEX_HEAD if cold else MEMORY_HEAD).split("\n"), *heads, *(["## Counted"] if cold else [])}
+    doors: dict[str, list[tuple[int, int | None, str]]] = {}
+    strange, tier, counted = [], None, -1
+    for n, line in enumerate((line.rstrip() if line[:2] != "- " else line for line in lines), 1):
+        door, tail = _parse_door(line, cold), None if cold else _TAIL_LINE.fullmatch(line)
+        tier = heads.get(line) if line.startswith("## ") else tier
+        if door:
+            doors.setdefault(door[0], []).append((n, tier, door[1]))
+        elif line[:4] == "- **" and is_key(line[4:].partition("**")[0]) and not cold:
+            doors.setdefault(line[4:].partition("**")[0], [])
+            unread.append("line %d: its link names another note, or text stands behind it: the text stands before, the key stays" % n)
+        elif tail:
+            counted = int(tail.group(1))
+        elif line.strip() and line not in plain and not _SEAL_OR_PAGES.fullmatch(line) and not (cold and _INDEX_LINE.fullmatch(line)):
+            strange.append(n)
+    rows, kept = [], 0
+    for key, said in doors.items():
+        past = then(key)
+        kept += past is not None or any(text == CLOSED_DOOR for _, _, text in said)
+        rows += _read_door(state, key, past, said, cold, strange, unread)
+    gone = _find_gone(state, doors, then, cold) if not 0 <= counted <= kept else []
+    unread += ["%d lines of subjects are gone (%s), which closes none: that is done by `propose --op close`" % (
+        len(gone), ", ".join(gone[:_NAMED_MAX]) + ", ..." * (len(gone) > _NAMED_MAX))] * bool(gone)
+    strange.sort()
+    unread += ["line %d is of no subject: %s" % (n, quote(lines[n - 1][:60])) for n in strange[:_NAMED_MAX]]
+    unread += ["and %d more lines" % (len(strange) - _NAMED_MAX)] * (len(strange) > _NAMED_MAX)
+    return rows
+
+
+def _read_door(state: Any, key: str, past: Body | None, said: list[tuple[int, int | None, str]], cold: bool, strange: list[int],
+               unread: list[str]) -> list[Row]:
+    """Return the row of a subject whose lines in MEMORY.md or INDEX.md are ``said``: number, tier of the section, text."""
+    door, found = state.door(key), {}
+    changed = {text: (n, tier) for n, tier, line in said for text in [_find_change(door, past, line, cold)] if text is not None}
+    if not changed:
+        return []
+    (text, (n, tier)), where = next(iter(changed.items())), key + ": "
+    if len(changed) > 1:
+        unread.append("%sit has %d lines that say different things" % (where, len(changed)))
+    elif cold and text.endswith("\u2026"):
+        unread.append("%sthe line shows the beginning of its text alone: edit the note" % where)
+    elif not door and not past and (cold or tier is None):
+        strange.append(n)
+    else:
+        found = {} if door or past else {"tier": tier, **TIER_FIELDS[tier or 1]}
+        _take(found, unread, "text", text, where)
+    return _rows_of(state, key, past, found, unread) if "text" in found else []
+
+
+def _find_gone(state: Any, doors: Body, then: Callable[[str], Any], cold: bool) -> list[str]:
+    """Return the keys that have a line now, had a value then, and are not among ``doors``."""
+    residency = Residency(state)
+    gone = [door["key"] for door in (residency.cold() if cold else residency.hot) if door["key"] not in doors]
+    return sorted(key for key in gone if then(key) is not None)
 
 
 # -- waterline: above it nothing touches disk, clock, chance or environment --
 
 
-# == VAULT == layout, safe paths, whole-file reads and writes == 280 ==
+# == VAULT == layout, safe paths, whole-file reads and writes == 330 ==
 
 PRIVATE = ".muniment"
 FOLDERS = ("notes", "history", "journal", "conflicts")
@@ -1719,7 +2408,8 @@ class Vault:
         private = os.path.join(root, PRIVATE)
         self.ledgers, self.recovery, self.local = (os.path.join(private, name) for name in _PRIVATE_FOLDERS)
         self.cache, self.replica = os.path.join(self.local, "state.sqlite"), os.path.join(self.local, "replica.json")
-        self.index = os.path.join(self.local, "index.sqlite")
+        self.index, self.rebuilt = os.path.join(self.local, "index.sqlite"), os.path.join(self.local, "rebuild.sqlite")
+        self.rights = os.stat(private).st_mode & 0o777  # of a private vault its owner's, of a tracked one what the umask left
 
     def path(self, name: str) -> str:
         """Return the path of a view, named within the vault with forward slashes."""
@@ -1766,7 +2456,7 @@ def find_vault(named: str | None, start: str) -> str:
 
 
 def _own(folder: str) -> str:
-    if hasattr(os, "geteuid") and os.stat(folder).st_uid != os.geteuid():
+    if hasattr(os, "geteuid") and {os.stat(path).st_uid for path in (folder, os.path.join(folder, PRIVATE))} != {os.geteuid()}:
         raise FilesystemRefused("foreign-owner", "%s belongs to another user" % folder, "if you trust it, name it with --vault")
     return folder
 
@@ -1778,7 +2468,9 @@ def _main_worktree(git: str) -> str | None:
     words = read_file(git).decode("utf-8", "replace").strip()
     place = os.path.join(os.path.dirname(git), words[8:]) if words.startswith("gitdir: ") else ""
     common = os.path.join(place, "commondir")
-    if not place or not os.path.isfile(common):
+    back = os.path.join(place, "gitdir")  # what the repository itself says of where this worktree is
+    if not place or not os.path.isfile(common) or not os.path.isfile(back) or (
+            os.path.realpath(read_file(back).decode("utf-8", "replace").strip()) != os.path.realpath(git)):
         return None
     shared = os.path.join(place, read_file(common).decode("utf-8", "replace").strip())
     return os.path.dirname(os.path.normpath(shared))
@@ -1802,7 +2494,7 @@ def open_vault(folder: str) -> Vault:
     if isinstance(form, dict) and is_integer(form.get("format"), FORMAT + 1):
         raise Unsupported("newer-format", "%s: format %d; this engine knows %d" % (path, form["format"], FORMAT),
                           "use the engine that wrote it, or a newer one")
-    if not isinstance(form, dict) or not is_integer(form.get("format"), FORMAT) or not isinstance(form.get("vault"), str):
+    if not isinstance(form, dict) or not is_integer(form.get("format"), FORMAT) or not is_word(form.get("vault"), VAULT_PATTERN, 36):
         raise Damaged("damaged", "%s is not a vault's format file" % path, "put it back from a backup or another copy")
     return Vault(root, form["vault"])
 
@@ -1832,33 +2524,38 @@ def create_vault(folder: str, vault_id: str, tracked: bool) -> tuple[Vault, list
     if taken:
         raise Refused("reserved-name", "%s holds %s, which the vault needs for itself" % (folder, ", ".join(taken)),
                       "move it away, or name another folder with `init DIR`")
-    for name in (folder, *(os.path.join(folder, PRIVATE, n) for n in _PRIVATE_FOLDERS)):
-        os.makedirs(name, 0o777 if tracked else 0o700, exist_ok=True)
+    rights = 0o777 if tracked else 0o700
+    for name in (folder, os.path.join(folder, PRIVATE), *(os.path.join(folder, PRIVATE, n) for n in _PRIVATE_FOLDERS)):
+        os.makedirs(name, 0o700 if os.path.basename(name) == "local" else rights, exist_ok=True)
+    for name in ("", *_PRIVATE_FOLDERS) if not tracked else ():  # an interrupted init may have left them to others
+        os.chmod(os.path.join(folder, PRIVATE, name), rights)
     notes = []
     for name, text in ((".gitignore", _IGNORE_DERIVED), (".gitattributes", _ATTRIBUTES)) if tracked else ((".gitignore", _IGNORE_ALL),):
         path = os.path.join(folder, name)
         if os.path.lexists(path) and (not os.path.isfile(path) or read_file(path) != text.encode("utf-8")):
             notes.append("%s was there and is left as it is; git needs these lines in it:\n%s" % (path, text))
         elif not os.path.lexists(path):
-            create_file(path, text.encode("utf-8"))
+            create_file(path, text.encode("utf-8"), rights=rights)
     form = json.dumps({"format": FORMAT, "vault": vault_id}, separators=(",", ":")) + "\n"
     path = os.path.join(folder, PRIVATE, "format.json")
-    _remove(path + ".tmp")  # of an init that was killed: it was no vault yet
-    create_file(path + ".tmp", form.encode("utf-8"), durable=True)
+    remove_file(path + ".tmp")  # of an init that was killed: it was no vault yet
+    create_file(path + ".tmp", form.encode("utf-8"), True, rights)
     os.replace(path + ".tmp", path)
     sync_folder(os.path.dirname(path))
     return open_vault(folder), notes
 
 
 def read_file(path: str) -> bytes:
-    """Return a file's bytes."""
+    """Return a file's bytes; OSError for a pipe or device, which may never end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a file", path)
     with open(path, "rb") as file:
         return file.read()
 
 
-def create_file(path: str, data: bytes, durable: bool = False) -> None:
+def create_file(path: str, data: bytes, durable: bool = False, rights: int = 0o600) -> None:
     """Write a new file; FileExistsError if the name is taken, by a dangling link too."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), rights & 0o666)
     try:
         write_all(descriptor, data)
         if durable:
@@ -1872,27 +2569,30 @@ def create_file(path: str, data: bytes, durable: bool = False) -> None:
         sync_folder(os.path.dirname(path))
 
 
-def replace_file(vault: Vault, path: str, data: bytes, durable: bool = False) -> None:
+def replace_file(vault: Vault, path: str, data: bytes, durable: bool = False, check: Callable[[], None] = lambda: None) -> None:
     """Put ``data`` in the place of a file, or of nothing, so that a reader sees the old or the new whole.
 
     Under the lock: the bytes are first written to one name in local/, where what a killed process left is in
-    nobody's way. Fsynced only if ``durable``. A symbolic link is replaced itself, never followed.
+    nobody's way. Fsynced only if ``durable``. A symbolic link is replaced itself, never followed. ``check`` may raise
+    OSError, at the last moment, to leave the place as it is.
     """
     beside = os.path.join(vault.local, "beside.tmp")
-    _remove(beside)
+    remove_file(beside)
     try:
-        create_file(beside, data, durable)
+        create_file(beside, data, durable, 0o600 if os.path.dirname(path) == vault.local else vault.rights)
         if not os.path.isdir(os.path.dirname(path)):
-            os.makedirs(os.path.dirname(path), 0o700)
+            os.makedirs(os.path.dirname(path), vault.rights)
+        check()
         os.replace(beside, path)
     except OSError:
-        _remove(beside)
+        remove_file(beside)
         raise
     if durable:
         sync_folder(os.path.dirname(path))
 
 
-def _remove(path: str) -> None:
+def remove_file(path: str) -> None:
+    """Remove a file, or nothing where it is gone already."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -1919,16 +2619,87 @@ def sync_folder(path: str) -> None:
             os.close(descriptor)
 
 
+def is_tracked(vault: Vault) -> bool:
+    """Tell whether git carries the ledgers, as `init --tracked` lets it."""
+    path = os.path.join(vault.root, ".gitattributes")
+    return os.path.isfile(path) and _ATTRIBUTES.encode("ascii").strip() in read_file(path)
+
+
+def find_git(folder: str) -> str | None:
+    """Return the nearest folder upward that is a git work tree, or None."""
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return folder
+
+
 def keep_bytes(vault: Vault, data: bytes) -> str:
     """Keep ``data`` in recovery/ under its hash, durably and once, and return the hash."""
     name = sha256(data)
     path = os.path.join(vault.recovery, name)
-    there = read_file(path) if os.path.isfile(path) else None
+    if os.path.isdir(path) and not os.path.islink(path):
+        raise FilesystemRefused("not-a-folder", "%s is a folder where kept bytes belong" % path, "move it away")
+    there = read_file(path) if os.path.isfile(path) and not os.path.islink(path) else None
     if there is not None and there != data:  # damaged, or put there by somebody: kept under its own name
         os.replace(path, os.path.join(vault.recovery, sha256(there)))
     if there != data:
         replace_file(vault, path, data, durable=True)
     return name
+
+
+def find_files(path: str, forms: set[str], closed: list[str] | None = None) -> list[str]:
+    """Return the paths of all files below a folder that hold any of some forms of texts (see `flatten`); ``closed`` gets those unread.
+
+    Links are not followed; what vanishes meanwhile is passed over.
+    """
+    found = []
+    for folder, _, names in os.walk(path) if forms else ():
+        for full in (os.path.join(folder, name) for name in sorted(names)):
+            try:
+                found += [full] if stat.S_ISREG(os.lstat(full).st_mode) and _holds(full, forms) else []
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if closed is not None:
+                    closed.append("%s could not be read: %s" % (full, error.strerror))
+    return found
+
+
+def _holds(path: str, forms: set[str]) -> bool:
+    """Tell whether a file holds any of some forms of texts. It is read in parts that overlap by more than the longest text has."""
+    last = b""
+    with open(path, "rb") as file:
+        for part in iter(lambda: file.read(1 << 22), b""):
+            data = last + part
+            said = [data.decode("utf-8", "replace")]
+            if "\ufffd" in said[0] or "\0" in said[0]:  # another editor's
+                said += [data.decode("latin-1"), data.decode("utf-16", "replace")]
+            if any(form in one for one in map(flatten, said) for form in forms):
+                return True
+            last = data[-(1 << 18):]
+    return False
+
+
+def hash_folder(path: str) -> str:
+    """Return the hash of a folder's content: of the names in it with the hash of each file or what each link names."""
+    lines = []
+    for folder, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            full = os.path.join(folder, name)
+            said = os.readlink(full) if os.path.islink(full) else sha256(read_file(full)) if os.path.isfile(full) else "no file"
+            lines.append("%s\0%s" % (os.path.relpath(full, path), said))
+    return sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape"))
+
+
+def move_folder(vault: Vault, path: str, name: str) -> None:
+    """Move a folder into recovery/ under its hash; if that is there already, under the first free number behind it."""
+    n, place = 1, os.path.join(vault.recovery, name)
+    while os.path.lexists(place):
+        n, place = n + 1, os.path.join(vault.recovery, "%s.%d" % (name, n + 1))
+    os.rename(path, place)
+    sync_folder(vault.recovery)
 
 
 # == LOCK == one writer at a time in one copy of a vault == 120 ==
@@ -1957,6 +2728,9 @@ def hold(vault: Vault, wait_s: float, holder: Row) -> Held:
     os.makedirs(vault.local, 0o700, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o600)  # Python opens it close-on-exec: no child inherits it
+    if os.fstat(descriptor).st_nlink > 1:
+        os.close(descriptor)
+        raise FilesystemRefused("linked", "%s is one file with another" % path, "remove it: it is made again")
     deadline = time.monotonic() + wait_s
     try:
         while not _try_lock(descriptor):
@@ -2015,7 +2789,7 @@ def _try_lock_windows(descriptor: int) -> bool:
     return True
 
 
-# == LEDGER == the append-only files: append, replay, verify, whose they are == 360 ==
+# == LEDGER == the append-only files: append, replay, verify, whose they are == 550 ==
 
 
 class Position:
@@ -2023,15 +2797,15 @@ class Position:
 
     ``seq`` and ``tail`` are the last record's number and head hash, ``at`` its time, ``start`` and ``offset``
     the bytes where its line begins and ends. ``stamp`` is what `stat` said of the file then, ``size`` its bytes;
-    ``fault`` is None or the damage that stopped the reading.
+    ``fault`` is None or the damage that stopped the reading; ``unscrubbed`` counts erased records whose text is still there.
     """
 
-    __slots__ = ("at", "fault", "offset", "seq", "size", "stamp", "start", "tag", "tail")
+    __slots__ = ("at", "fault", "offset", "seq", "size", "stamp", "start", "tag", "tail", "unscrubbed")
 
     def __init__(self, tag: str, seq: int, tail: str, at: str, start: int = 0, offset: int = 0, size: int = 0,
-                 stamp: str = "", fault: Row | None = None) -> None:
+                 stamp: str = "", fault: Row | None = None, unscrubbed: int = 0) -> None:
         self.tag, self.seq, self.tail, self.at, self.start, self.offset = tag, seq, tail, at, start, offset
-        self.size, self.stamp, self.fault = size, stamp, fault
+        self.size, self.stamp, self.fault, self.unscrubbed = size, stamp, fault, unscrubbed
 
     @property
     def torn(self) -> int:
@@ -2065,7 +2839,73 @@ def list_ledgers(vault: Vault) -> dict[str, os.stat_result]:
     return dict(sorted(found.items()))
 
 
-def is_continued(vault: Vault, position: Position) -> bool:
+class Struck:
+    """What no longer counts: of each ledger the spans of ``lost`` lines, and ``erased`` ids with the hashes of their skeletons."""
+
+    __slots__ = ("erased", "lost")
+
+    def __init__(self) -> None:
+        self.lost: dict[str, list[list[int]]] = {}
+        self.erased: dict[str, set[str]] = {}
+
+    def is_lost(self, tag: str, seq: int) -> bool:
+        """Tell whether a line is among those that no longer count."""
+        return any(first <= seq <= last for first, last in self.lost.get(tag, ()))
+
+    def has_lost(self, ids: Iterable[str]) -> bool:
+        """Tell whether any of some records is among the lines that no longer count."""
+        return bool(self.lost) and any(self.is_lost(one[-8:], int(one[1:-9])) for one in ids)
+
+    def skeletons(self, tag: str) -> Callable[[Body], set[str] | None]:
+        """Return what gives, by the head of a record of the ledger ``tag``, the hashes that its skeleton may have."""
+        return lambda head: self.erased.get(format_id(LETTERS.get(head["kind"], "?"), head["seq"], tag))
+
+    def add(self, body: Body) -> None:
+        """Take in a record of a loss or an erasure."""
+        if "targets" in body:
+            for target, skeleton in zip(body["targets"], body["bodies"]):
+                self.erased.setdefault(target, set()).add(skeleton)
+        else:
+            spans = self.lost.setdefault(ledger_of(body), [])
+            spans += [span for span in body["lines"] if span not in spans]
+            spans.sort()
+
+
+def lines_of(file: Any) -> Iterator[bytes]:
+    """Yield a ledger's lines; of one that is too long, its beginning alone."""
+    whole = True
+    for piece in iter(functools.partial(file.readline, LINE_BYTES_MAX + 1), b""):
+        if whole:
+            yield piece
+        whole = piece.endswith(b"\n")
+
+
+def scan_struck(vault: Vault, copies: Iterable[tuple[str, bytes]] = ()) -> Struck:
+    """Return what records of loss and erasure in the ledgers, and in ``copies`` of some, strike out: known before anything is folded.
+
+    A line counts if it is sound by itself and ends its unit, also where the ledger that holds it is damaged before it: what was
+    erased must not come back because something else is damaged.
+    """
+    struck, left, before = Struck(), [], -1
+    for tag, data in copies:
+        left += [(tag, line) for line in data.splitlines(keepends=True) if b'"kind":"erase"' in line or b'"kind":"recovery"' in line]
+    for tag in list_ledgers(vault):
+        with open(vault.ledger(tag), "rb") as file:
+            left += [(tag, line) for line in lines_of(file) if b'"kind":"erase"' in line or b'"kind":"recovery"' in line]
+    while len(left) != before:  # one whose own note is erased counts once what erases that is known
+        waiting, left, before = left, [], len(left)
+        for tag, line in waiting:
+            try:
+                head, body, _, _ = decode_record(line, struck.skeletons(tag))
+            except BadRecord:
+                left.append((tag, line))
+                continue
+            if "unit" in head and (head["kind"] == "erase" or body.get("what") == "loss"):
+                struck.add(body)
+    return struck
+
+
+def is_continued(vault: Vault, position: Position, struck: Struck) -> bool:
     """Tell whether the ledger still holds, where it did, the last record that was read of it."""
     if position.seq < 0:
         return True
@@ -2073,21 +2913,22 @@ def is_continued(vault: Vault, position: Position) -> bool:
         file.seek(position.start)
         line = file.read(position.offset - position.start)
     try:
-        return decode_record(line)[3] == position.tail
+        return decode_record(line, struck.skeletons(position.tag))[3] == position.tail
     except BadRecord:
         return False
 
 
-def replay(vault: Vault, position: Position, size: int,
+def replay(vault: Vault, position: Position, size: int, struck: Struck,
            limit: Callable[[Body], bool] | None = None) -> Iterator[list[tuple[Body, Body, str]]]:
     """Yield the whole units that follow ``position`` in the first ``size`` bytes, advancing it past each.
 
-    A unit is a list of (head, body, the body's text). A last unit that is not whole ends the reading and is left
-    in ``position.torn``; anything wrong before sets ``position.fault``. ``limit`` tells of a unit's last head
-    whether to stop before it.
+    A unit is a list of (head, body, the body's text); of what is ``struck``, lost units are passed over, and an erased body is
+    its skeleton, whatever the file holds. A last unit that is not whole ends the reading and is left in ``position.torn``;
+    anything wrong before sets ``position.fault``. ``limit`` tells of a unit's last head whether to stop before it.
     """
     position.size = size
     unit: list[tuple[Body, Body, str]] = []
+    lost, erased = struck.lost.get(position.tag), struck.skeletons(position.tag) if struck.erased else None
     seq, tail, start, offset = position.seq, position.tail, position.offset, position.offset
     with open(vault.ledger(position.tag), "rb") as file:
         file.seek(offset)
@@ -2096,39 +2937,76 @@ def replay(vault: Vault, position: Position, size: int,
             if not line.endswith(b"\n") and len(line) <= LINE_BYTES_MAX:
                 return  # torn, or being written
             try:
-                head, body, text, tail = _check_line(line, seq + 1, tail, unit, position)
+                if lost and not unit:
+                    seq, tail = _over_gap(line, seq, tail, lost)
+                head, body, text, tail = _check_line(line, seq + 1, tail, unit, position, erased)
             except BadRecord as bad:
-                position.fault = {"path": vault.ledger(position.tag), "line": seq + 2, "kind": bad.fault, "detail": bad.detail,
-                                  "record": "%d-%s" % (seq + 1, position.tag)}
+                if bad.fault == "unknown-kind" and not _is_followed(line, file.readline(LINE_BYTES_MAX + 1)):
+                    bad = BadRecord("bad-head", "its kind is not the one that it was written with")
+                position.fault = {"path": vault.ledger(position.tag), "line": count_lines(vault, position.tag, offset) + 1,
+                                  "kind": bad.fault, "detail": bad.detail, "record": record_of(line, seq + 1, position.tag)}
                 return
             seq, start, offset = seq + 1, offset, offset + len(line)
+            if erased and "erased" not in body and erased(head):
+                body = skeleton_of(head["kind"], body)
+                text = canonical(body)
+                position.unscrubbed += 1
             unit.append((head, body, text))
             if "unit" in head:
                 if limit and limit(head):
                     return
                 position.seq, position.tail, position.at = seq, tail, head["at"]
                 position.start, position.offset = start, offset
-                yield unit
+                if not lost or not struck.is_lost(position.tag, seq):
+                    yield unit
                 unit = []
 
 
-def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, str]],
-                position: Position) -> tuple[Body, Body, str, str]:
+def _is_followed(line: bytes, follower: bytes) -> bool:
+    """Tell whether the line that follows another names its head, or none follows yet."""
+    try:
+        return not follower.endswith(b"\n") or split_line(follower)[0]["prev"] == split_line(line)[2]
+    except BadRecord:
+        return False
+
+
+def _over_gap(line: bytes, seq: int, tail: str, lost: list[list[int]]) -> tuple[int, str]:
+    """Return the number and hash that the line must follow: behind lost lines that are not there, what it says itself."""
+    head, end = split_line(line)[0], seq + 1
+    for first, last in lost:  # they are in order
+        end = max(end, last + 1) if first <= end else end
+    return (head["seq"] - 1, head["prev"]) if seq + 1 < head["seq"] <= end else (seq, tail)
+
+
+def count_lines(vault: Vault, tag: str, offset: int) -> int:
+    """Return how many lines a ledger has before a byte."""
+    with open(vault.ledger(tag), "rb") as file:
+        return file.read(offset).count(b"\n")
+
+
+def record_of(line: bytes, seq: int, tag: str) -> str:
+    """Return the id of the record that is due in a damaged line, with the letter of its kind where that can be read."""
+    found = re.search(rb'"kind":"([a-z-]+)","prev":"', line)
+    return "%s%d-%s" % (LETTERS.get(found.group(1).decode("ascii"), "") if found else "", seq, tag)
+
+
+def _check_line(line: bytes, seq: int, prev: str, unit: list[tuple[Body, Body, str]], position: Position,
+                erased: Callable[[Body], set[str] | None] | None) -> tuple[Body, Body, str, str]:
     """Return head, body, the body's text and head hash of the line, or raise BadRecord: sound, chained, in its unit, known here."""
     if len(line) > LINE_BYTES_MAX:
         raise BadRecord("too-long", "more than %d bytes" % LINE_BYTES_MAX)
-    head, body, text, tail = decode_record(line)
+    head, body, text, tail = decode_record(line, erased)
     if head["seq"] != seq:
         raise BadRecord("bad-seq", "seq %d where %d is due" % (head["seq"], seq))
     if head["prev"] != prev:
         raise BadRecord("bad-prev", "it does not follow the line before it")
-    if seq == 0 and body["tag"] != position.tag:
-        raise BadRecord("bad-prev", "it belongs to the ledger %s" % body["tag"])
+    if seq == 0 and (body["tag"] != position.tag or first_prev(body["vault"], body["tag"]) != prev):
+        raise BadRecord("bad-prev", "it belongs to the ledger %s of the vault %s" % (body["tag"], body["vault"]))
     if head["at"] <= position.at or (unit and head["at"] != unit[0][0]["at"]):
         raise BadRecord("bad-at", "its time does not follow the unit before it")
     if "unit" in head and head["unit"] != len(unit) + 1:
         raise BadRecord("bad-unit", "it ends a unit of %d, %d were read" % (head["unit"], len(unit) + 1))
-    if not is_supported(head["kind"], body):
+    if not is_supported(head["kind"]):
         raise BadRecord("unknown-kind", "%s: a newer engine wrote it" % head["kind"])
     return head, body, text, tail
 
@@ -2141,7 +3019,7 @@ def raise_fault(position: Position) -> None:
     where = "%s, line %d: %s, %s" % (fault["path"], fault["line"], fault["kind"], fault["detail"])
     if fault["kind"] == "unknown-kind":
         raise Unsupported("newer-format", where, "use the engine that wrote it, or a newer one; reading works up to there")
-    raise Damaged("damaged", where, "reading goes on from what is whole; run `doctor`, and put the file back from a copy", **fault)
+    raise Damaged("damaged", where, "start, journal, propose and reading go on; restore --from FILE, or --from-git, mends it", **fault)
 
 
 def append(held: Held, vault: Vault, position: Position, records: Sequence[tuple[str, Body]], at: str) -> None:
@@ -2161,9 +3039,9 @@ def append(held: Held, vault: Vault, position: Position, records: Sequence[tuple
     data = b"".join(lines)
     new = position.seq < 0
     path = vault.ledger(position.tag)
-    os.makedirs(vault.ledgers, 0o700, exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT if new else 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(path, flags, 0o600)
+    os.makedirs(vault.ledgers, vault.rights, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT if new else 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, vault.rights & 0o666)
     try:
         try:
             if new:
@@ -2243,9 +3121,20 @@ def write_replica(held: Held, vault: Vault, known: Row, position: Position) -> N
     replace_file(vault, vault.replica, json.dumps(known, sort_keys=True).encode("utf-8"))
 
 
-def find_writer(vault: Vault, known: Row, positions: dict[str, Position]) -> str | None:
-    """Return the own tag whose ledger ends where this copy left it, or goes on from there; None: mint one."""
-    tags = sorted(known["tags"], key=lambda t: (t != known.get("writer"), t))
+def bar_tag(held: Held, vault: Vault, tag: str, seq: int) -> None:
+    """Remember that an own ledger went further than it does: it gets no more lines, for no tail fits."""
+    known = read_replica(vault)
+    if tag in known["tags"]:
+        known["tags"][tag] = [seq, ""]
+        replace_file(vault, vault.replica, json.dumps(known, sort_keys=True).encode("utf-8"))
+
+
+def find_writer(vault: Vault, known: Row, positions: dict[str, Position], barred: Iterable[str]) -> str | None:
+    """Return the own tag whose ledger ends where this copy left it, or goes on from there; None: mint one.
+
+    ``barred`` are those that lost lines, or went back behind what this machine had written: they get no more.
+    """
+    tags = sorted(set(known["tags"]).difference(barred), key=lambda t: (t != known.get("writer"), t))
     for tag in tags:
         position, (seq, tail) = positions.get(tag), known["tags"][tag]
         if position is None and seq < 0:
@@ -2263,14 +3152,181 @@ def hash_at(vault: Vault, position: Position, seq: int) -> str | None:
     if seq < 0:
         return tail
     with open(vault.ledger(position.tag), "rb") as file:
-        for n, line in enumerate(file):
+        for line in lines_of(file):
             try:
-                tail = decode_record(line)[3]
+                head, _, tail = split_line(line)
             except BadRecord:
                 return None
-            if n == seq:
-                return tail
+            if head["seq"] >= seq:
+                return tail if head["seq"] == seq else None
     return None
+
+
+class Links:
+    """Sound lines of one ledger, from whatever files hold some, by the hash that each follows: the chain proves their order."""
+
+    def __init__(self, vault: Vault, tag: str, struck: Struck) -> None:
+        self.first, self._tag, self._struck = first_position(vault, tag).tail, tag, struck
+        self.lines: dict[str, tuple[Body, bytes]] = {}  # hash of the head -> head and line
+        self.next: dict[str, list[str]] = {}
+        self.here: set[str] = set()  # hashes of those of the file that is to be mended
+        self.unread = 0  # lines at the end of what was added last that are none
+        self._length: dict[str, tuple[int, int]] = {}  # of the longest chain from a line on, once that was asked for
+
+    def add(self, data: bytes, here: bool = False) -> None:
+        """Take in the sound lines of a file, whatever stands between them, with CR and LF or LF at their ends."""
+        self.unread, self._length = 0, {}
+        for part in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+            line = part.rstrip(b"\r") + b"\n"
+            try:
+                head, body, _, top = decode_record(line, self._struck.skeletons(self._tag))
+            except BadRecord as bad:
+                if bad.fault != "unknown-kind":
+                    self.unread += bad.fault != "merge-marker" and line != b"\n"
+                    continue
+                (head, _, top), body = split_line(line), {}  # a newer engine's: kept as it is, where the chain has it
+            self.unread = 0
+            self.here |= {top} if here else set()
+            if top not in self.lines:
+                self.next.setdefault(head["prev"], []).append(top)
+            if top not in self.lines or "erased" in body:
+                self.lines[top] = head, line
+
+    def chain(self, first: str, seq: int, known: str | None) -> list[str]:
+        """Return the hashes of the longest chain that begins with line ``seq`` after the hash ``first``, by way of ``known`` if it can.
+
+        A chain of more lines of the file that is to be mended is the longer one: no copy takes the place of what is here. Refused
+        where two chains of one length go on differently and none is known.
+        """
+        sure = set()
+        while known in self.lines:
+            sure.add(known)
+            known = self.lines[str(known)][0]["prev"]
+        length = self._length
+        for top in sorted(self.lines, key=lambda t: -self.lines[t][0]["seq"]) if not length else ():
+            here, more = max((length[n] for n in self._after(top, self.lines[top][0]["seq"] + 1)), default=(0, 0))
+            length[top] = (here + (top in self.here), more + 1)
+        found: list[str] = []
+        while True:
+            ways = sorted(self._after(first, seq), key=lambda t: (t in sure, length[t]))
+            if not ways:
+                return found
+            if len(ways) > 1 and ways[-1] not in sure and length[ways[-1]] == length[ways[-2]]:
+                raise Refused("short-copy", "two different lines %d of %s follow the same line" % (seq, self._tag),
+                              "name a copy that is longer than both: restore --from FILE")
+            first, seq = ways[-1], seq + 1
+            found.append(first)
+
+    def _after(self, top: str, seq: int) -> list[str]:
+        return [n for n in self.next.get(top, ()) if self.lines[n][0]["seq"] == seq]
+
+    def whole(self, chain: list[str]) -> list[str]:
+        """Return a chain without what follows its last whole unit."""
+        while chain and "unit" not in self.lines[chain[-1]][0]:
+            chain = chain[:-1]
+        return chain
+
+    def segments(self, upto: int, known: str | None) -> tuple[list[str], list[list[int]]]:
+        """Return the lines of every whole unit that is there, and the spans of lines up to ``upto`` that are not."""
+        first = self.chain(self.first, 0, known)
+        found = [(0, first)]
+        chains = [(head["seq"], [top, *self.chain(top, head["seq"] + 1, known)]) for top, (head, _) in self.lines.items()
+                  if head["prev"] != self.first and head["prev"] not in self.lines]
+        for begin, chain in sorted(chains, key=lambda c: (known not in c[1], -len(c[1]), c[0])):
+            met = [one for one in found if one[0] <= begin + len(chain) and begin <= one[0] + len(one[1])]
+            if not met or (met == found[:1] and known not in first and (known in chain or len(chain) > 1) and begin):
+                found.append((begin, chain))  # neighbours that are not linked contradict each other: the better known one is right
+                found[0] = (0, found[0][1][:begin - 1] if met else found[0][1])
+        kept: list[str] = []
+        spans, last = [], -1
+        for seq, chain in sorted(found):
+            more = self.whole(self._from_unit(chain) if seq else chain)
+            if more:
+                begin = self.lines[more[0]][0]["seq"]
+                spans += [[last + 1, begin - 1]] if begin > last + 1 else []
+                kept, last = kept + more, begin + len(more) - 1
+        if upto > last:
+            spans.append([last + 1, upto])
+        return kept, spans
+
+    def remove(self, data: bytes) -> None:
+        """Forget the lines of another ledger: they were moved in."""
+        self._length = {}
+        for line in data.splitlines(keepends=True):
+            try:
+                head, _, top = split_line(line)
+            except BadRecord:
+                continue
+            if top in self.lines and head["prev"] not in self.lines and head["prev"] != self.first:
+                self.next[self.lines.pop(top)[0]["prev"]].remove(top)
+
+    def _from_unit(self, chain: list[str]) -> list[str]:
+        """Return a chain from the first line of it that begins a unit."""
+        for n, top in enumerate(chain, 1):
+            size = self.lines[top][0].get("unit")
+            if size:
+                return chain[n - size:] if size <= n else chain[n:]
+        return []
+
+
+def scrub(data: bytes, tag: str, struck: Struck) -> tuple[bytes, set[str]]:
+    """Return a ledger's bytes with its skeleton in the place of every erased body, and the texts that are gone by that."""
+    lines, erased = [], struck.skeletons(tag)
+    texts: set[str] = set()
+    for line in data.split(b"\n"):
+        lines.append(line)
+        try:
+            head, body, _, _ = decode_record(line + b"\n", erased)
+        except BadRecord:  # damage is mended by `restore`, and stays as it is until then
+            continue
+        if "erased" not in body and erased(head):
+            texts.update(texts_in(body))
+            lines[-1] = ('{"body":%s,"head":%s}' % (canonical(skeleton_of(head["kind"], body)), canonical(head))).encode("utf-8")
+    return b"\n".join(lines), texts
+
+
+#: In the place of a vault's id where a witness is not sound.
+UNREAD = "unread"
+
+
+def read_witness(path: str) -> Row:
+    """Return what this machine remembers, outside the vault, of the vault at one path.
+
+    That is its id, and of each own ledger the last ``seq`` and ``tail`` and how many ``runs`` and ``revisions`` it had. One that
+    is not sound is as of another vault: it is not written over unasked.
+    """
+    if os.path.islink(path):  # not ours, and replaced, not followed
+        return {"vault": None, "tags": {}}
+    try:
+        said = json.loads(read_file(path))
+        for row in said["tags"].values():
+            if not all(is_integer(row[name], -1) for name in ("seq", "start", "runs", "revisions")) or not isinstance(row["tail"], str):
+                raise ValueError
+        return {"vault": str(said["vault"]), "tags": {tag: row for tag, row in said["tags"].items() if is_tag(tag)}}
+    except OSError:
+        return {"vault": None, "tags": {}}
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return {"vault": UNREAD, "tags": {}}
+
+
+def write_witness(held: Held, vault: Vault, path: str, said: Row) -> None:
+    """Remember outside the vault how far its own ledgers go; not fsynced: a power cut may leave an older one."""
+    data = json.dumps({"path": vault.root, "vault": vault.id, "tags": said["tags"]}, sort_keys=True).encode("utf-8")
+    beside = path + ".tmp"  # no other process writes it: the file is of one vault, whose lock is held
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    remove_file(beside)
+    create_file(beside, data)
+    os.replace(beside, path)
+
+
+def has_line(vault: Vault, tag: str, start: int, tail: str) -> bool:
+    """Tell whether the line that begins at a byte of a ledger has a head of this hash."""
+    with open(vault.ledger(tag), "rb") as file:
+        file.seek(start)
+        try:
+            return split_line(file.readline(LINE_BYTES_MAX + 1))[2] == tail
+        except BadRecord:
+            return False
 
 
 def mint_tag(chance: Callable[[int], bytes]) -> str:
@@ -2278,12 +3334,14 @@ def mint_tag(chance: Callable[[int], bytes]) -> str:
     return "".join(TAG_LETTERS[b % len(TAG_LETTERS)] for b in chance(8))
 
 
-# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 770 ==
+# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 840 ==
 
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE ledger(tag TEXT PRIMARY KEY, seq INT, tail TEXT, at TEXT, start INT, offset INT, size INT, stamp TEXT,
-  fault TEXT, seen TEXT) WITHOUT ROWID;
+  fault TEXT, unscrubbed INT, seen TEXT) WITHOUT ROWID;
+CREATE TABLE lost(tag TEXT, first INT, last INT, PRIMARY KEY(tag, first, last)) WITHOUT ROWID;
+CREATE TABLE erased(id TEXT, skeleton TEXT, PRIMARY KEY(id, skeleton)) WITHOUT ROWID;
 CREATE TABLE run(id TEXT PRIMARY KEY, tag TEXT, seq INT, at TEXT, actor TEXT, session TEXT, origin INT, dated TEXT,
   closed TEXT) WITHOUT ROWID;
 CREATE INDEX run_open ON run(actor, session) WHERE closed IS NULL;
@@ -2327,7 +3385,8 @@ CREATE TABLE event(id TEXT PRIMARY KEY, kind TEXT, tag TEXT, seq INT, at TEXT, r
 CREATE INDEX event_at ON event(at, seq, tag);
 CREATE INDEX event_key ON event(key, at, seq, tag) WHERE key IS NOT NULL;
 CREATE INDEX event_run ON event(run, at, seq, tag) WHERE run IS NOT NULL;
-CREATE TABLE edit(id TEXT PRIMARY KEY, at TEXT, path TEXT, sha256 TEXT, size INT) WITHOUT ROWID;
+CREATE TABLE edit(id TEXT PRIMARY KEY, tag TEXT, seq INT, at TEXT, path TEXT, sha256 TEXT, size INT) WITHOUT ROWID;
+CREATE TABLE dismissal(edit TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE dirty(kind TEXT, name TEXT, page INT, PRIMARY KEY(kind, name, page)) WITHOUT ROWID;
 """
 #: A cache of another fold is made anew: the number changes with what the fold means and with how views look.
@@ -2336,7 +3395,7 @@ _FOLD = "1:" + sha256(_TABLES)
 _BODIES_MAX = 1_000
 #: Tables that two folds of the same records share to the row.
 COMPARED = ("run", "ending", "look", "entry", "cite", "claim", "fact", "move", "verification", "subject", "part", "tally",
-            "setting", "mark", "event", "edit")
+            "setting", "mark", "event", "edit", "dismissal", "lost", "erased", "parent", "awaited")
 _CLAIM_SQL = "SELECT %s FROM claim " % ", ".join(Claim._fields)
 _DOOR_SQL = "SELECT key, tier, op, trust, source, text, until, verified, heat, expired, handle FROM subject "
 
@@ -2388,7 +3447,6 @@ class State(Database):
     """
 
     def __init__(self, path: str, fresh: bool = False) -> None:
-        self.is_new = False
         if fresh and path != ":memory:":
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
         self.db = sqlite3.connect(path, isolation_level=None, timeout=10.0, cached_statements=256)
@@ -2420,6 +3478,13 @@ class State(Database):
         self._deltas: dict[str, int] = {}
         self._stale: list[tuple[str, str, int]] = []  # views to render, not written yet
         self._all_stale = False
+        self.struck = Struck()
+        self.is_outdated = False  # something was struck out that is folded already
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether it was made anew, and views that nothing asks for may still stand."""
+        return bool(self.meta.get("new"))
 
     def load(self) -> None:
         """Read what every command needs: the newest time, and how far each ledger was folded."""
@@ -2428,9 +3493,19 @@ class State(Database):
         for target, child in self.db.execute("SELECT target, child FROM awaited"):
             self._awaited.setdefault(target, set()).add(child)
         for row in self.db.execute("SELECT * FROM ledger"):
-            tag, seq, tail, at, start, offset, size, stamp, fault, seen = row
-            self.positions[tag] = Position(tag, seq, tail, at, start, offset, size, stamp, json.loads(fault) if fault else None)
+            tag, seq, tail, at, start, offset, size, stamp, fault, unscrubbed, seen = row
+            self.positions[tag] = Position(tag, seq, tail, at, start, offset, size, stamp, json.loads(fault) if fault else None, unscrubbed)
             self.seen[tag] = json.loads(seen)
+        for tag, first, last in self.db.execute("SELECT tag, first, last FROM lost ORDER BY 1, 2, 3"):
+            self.struck.lost.setdefault(tag, []).append([first, last])
+        for target, skeleton in self.db.execute("SELECT id, skeleton FROM erased"):
+            self.struck.erased.setdefault(target, set()).add(skeleton)
+
+    def strike(self, struck: Struck) -> None:
+        """Take in, before anything is folded, what does not count."""
+        self.struck = struck
+        self.db.executemany("INSERT INTO lost VALUES(?,?,?)", [(tag, *span) for tag, spans in struck.lost.items() for span in spans])
+        self.db.executemany("INSERT INTO erased VALUES(?,?)", [(i, one) for i, all_of in struck.erased.items() for one in all_of])
 
     def begin(self) -> None:
         """Open the transaction in which records are folded; `flush` and `commit`, or `rollback`, end it."""
@@ -2474,14 +3549,15 @@ class State(Database):
         first = self.db.execute("SELECT at, seq, tag FROM ending WHERE run=?", (run,)).fetchone()
         if first is None or (at, seq, tag) < first:
             self.db.execute("INSERT OR REPLACE INTO ending VALUES(?,?,?,?,?,?,?)",
-                            (run, at, seq, tag, body["outcome"], body["summary"], body["how"]))
+                            (run, at, seq, tag, body["outcome"], body.get("summary"), body["how"]))
             found = self.db.execute("UPDATE run SET closed=? WHERE id=?", (at, run)).rowcount
             self._count("open", -1 if found and first is None else 0)
             self._pages.setdefault(run, None)
 
     def add_entry(self, entry: str, run: str, tag: str, seq: int, at: str, body: Body) -> None:
         """A journal entry."""
-        self._put("INSERT INTO entry VALUES(?,?,?,?,?,?,?,?)", entry, run, tag, seq, at, body.get("ref"), body["importance"], body["text"])
+        self._put("INSERT INTO entry VALUES(?,?,?,?,?,?,?,?)", entry, run, tag, seq, at, body.get("ref"), body["importance"],
+                  body.get("text"))
         first = self._pages.get(run)
         self._pages[run] = min(first, (at, seq, tag)) if first else (at, seq, tag)
         self._count("entries:" + run, 1)
@@ -2503,7 +3579,7 @@ class State(Database):
         touched[1] += (claim.made is not None) - (before.made is not None)
         orders = [order(c) for c in (claim, before) if c.made] + ([touched[2]] if touched[2] else [])
         touched[2] = min(orders) if orders else None
-        self._count("held", (claim.outcome == "held" and not claim.flaw) - (before.outcome == "held" and not before.flaw))
+        self._count("held", (claim.outcome == "held" and self._is_open(claim)) - (before.outcome == "held" and self._is_open(before)))
 
     def add_fact(self, fact: Any) -> None:
         """What was said of a proposal."""
@@ -2589,11 +3665,29 @@ class State(Database):
         """A repair, or a view that was edited."""
         self.add_event(recovery, "recovery", tag, seq, at, None, None, text)
         if body["what"] == "view":
-            self.db.execute("INSERT INTO edit VALUES(?,?,?,?,?)", (recovery, at, body["path"], body["sha256"], body["size"]))
-            self._count("edits", 1)
+            self.db.execute("INSERT INTO edit VALUES(?,?,?,?,?,?,?)", (recovery, tag, seq, at, body["path"], body["sha256"], body["size"]))
+            if "erased" in body:  # its bytes are gone: there is nothing to answer
+                self.db.execute("INSERT OR IGNORE INTO dismissal VALUES(?)", (recovery,))
+            self._count("edits", 0 if self.db.execute("SELECT 1 FROM dismissal WHERE edit=?", (recovery,)).fetchone() else 1)
+
+    def add_answer(self, edit: str, resolution: str, answer: str) -> None:
+        """That the owner adopted a part of an edit, or is done with it."""
+        there = self.db.execute("SELECT 1 FROM edit WHERE id=?", (edit,)).fetchone()
+        if not there:
+            self.add_awaited(resolution, edit)
+        if answer == "dismiss" and self.db.execute("INSERT OR IGNORE INTO dismissal VALUES(?)", (edit,)).rowcount and there:
+            self._count("edits", -1)
+
+    def add_strike(self, tag: str | None, what: list[Any]) -> None:
+        """That lines of a ledger, or records, no longer count: if that was not known before the fold, it must be made anew."""
+        if tag is None:
+            self.is_outdated |= any(target not in self.struck.erased for target in what)
+        else:
+            self.is_outdated |= any(span not in self.struck.lost.get(tag, ()) for span in what)
 
     def add_event(self, event: str, kind: str, tag: str, seq: int, at: str, run: str | None, key: str | None, text: str) -> None:
         """What `log` tells."""
+        self._count("%s:%s" % (kind, tag), kind in ("run-open", "revision"))
         self._put("INSERT INTO event VALUES(?,?,?,?,?,?,?,?)", event, kind, tag, seq, at, run, key, text)
 
     def _put(self, sql: str, *values: Any) -> None:
@@ -2632,8 +3726,10 @@ class State(Database):
             self._dirty("journal", run, (1, *range(start, last + 1)))
         if keys or self._all_stale:
             self._dirty("memory", "", (1,))
-        self.db.executemany("INSERT OR REPLACE INTO ledger VALUES(?,?,?,?,?,?,?,?,?,?)", [
-            (p.tag, p.seq, p.tail, p.at, p.start, p.offset, p.size, p.stamp, json.dumps(p.fault) if p.fault else None,
+        if self.is_outdated:
+            self.meta["fold"] = ""  # no command takes it for a cache
+        self.db.executemany("INSERT OR REPLACE INTO ledger VALUES(?,?,?,?,?,?,?,?,?,?,?)", [
+            (p.tag, p.seq, p.tail, p.at, p.start, p.offset, p.size, p.stamp, json.dumps(p.fault) if p.fault else None, p.unscrubbed,
              json.dumps(self.seen.get(p.tag, {}))) for p in self.positions.values()])
         self.db.executemany("INSERT OR REPLACE INTO meta VALUES(?,?)", self.meta.items())
         self.db.executemany("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", self._stale)
@@ -2768,6 +3864,11 @@ class State(Database):
         claims = self._claims_where("key=?", key)
         return claims, [fact for claim in claims for fact in self.facts(claim.id)]
 
+    def subject_seen(self, key: str, look: dict[str, int]) -> Subject:
+        """Return a subject by what stands in the first lines of each ledger, as many as ``look`` says."""
+        claims, facts = self.records_of(key)
+        return subject_within(claims, facts, lambda tag, seq, at: seq <= look.get(tag, -1))
+
     def door(self, key: str) -> Row | None:
         """Return the row by which a present subject is shown, or None."""
         return self.find_row(_DOOR_SQL + "WHERE key=? AND present=1", key)
@@ -2900,12 +4001,16 @@ class State(Database):
         """Return a run's staged proposals, all or for a key, in the order in which they were made."""
         also, values = (" AND key=?", (run, key)) if key else ("", (run,))
         found = self._claims_where("outcome='staged' AND run=?%s ORDER BY at, seq" % also, *values)
-        return [claim for claim in found if not claim.flaw]
+        return [claim for claim in found if self._is_open(claim)]
+
+    def _is_open(self, claim: Any) -> bool:
+        """Tell whether there is something left to decide: a flawed proposal counts for nothing, an erased one says nothing."""
+        return not claim.flaw and claim.id not in self.struck.erased
 
     def waiting(self, outcome: str) -> list[Any]:
         """Return all proposals that are held, or staged, the oldest first."""
         where = "outcome='%s' ORDER BY at, seq, tag" % outcome  # a partial index serves a written value, not a bound one
-        return [claim for claim in self._claims_where(where) if not claim.flaw]
+        return [claim for claim in self._claims_where(where) if self._is_open(claim)]
 
     def conflicts(self) -> list[Row]:
         """Return the doors of all subjects in conflict, by key."""
@@ -2932,6 +4037,27 @@ class State(Database):
         row = self.one("SELECT run FROM entry WHERE id=?", entry)
         return row[0] if row else None
 
+    def count_of(self, tag: str) -> dict[str, int]:
+        """Return how many runs and revisions a ledger holds."""
+        return {"runs": self.tally("run-open:" + tag), "revisions": self.tally("revision:" + tag)}
+
+    def repairs(self) -> list[Row]:
+        """Return every record of a repair or of a kept edit."""
+        return self._events("SELECT * FROM event WHERE kind='recovery' ORDER BY at, seq, tag")
+
+    def open_edits(self) -> list[Row]:
+        """Return the edits that the owner has neither dismissed nor adopted as a whole, the oldest first."""
+        return self.dicts("SELECT * FROM edit e WHERE NOT EXISTS(SELECT 1 FROM dismissal WHERE edit=e.id) ORDER BY at, seq, tag")
+
+    def has_erased(self, key: str) -> bool:
+        """Tell whether the text of any claim of a key is erased."""
+        claims = self.rows("SELECT id FROM claim WHERE key=?", key) if self.struck.erased else ()
+        return any(claim in self.struck.erased for (claim,) in claims)
+
+    def erasures(self) -> list[Row]:
+        """Return every record of an erasure."""
+        return self._events("SELECT * FROM event WHERE kind='erase' ORDER BY at, seq, tag")
+
     def setting(self, name: str) -> Any:
         """Return a setting's value, its default where none or an impossible one was recorded."""
         row = self.one("SELECT value FROM setting WHERE name=?", name)
@@ -2948,7 +4074,7 @@ class State(Database):
 def fold(state: State, vault: Vault, position: Position, size: int, limit: Callable[[Body], bool] | None = None) -> None:
     """Fold the whole units of one ledger that follow ``position``, up to the unit at whose last head ``limit`` is true."""
     state.positions[position.tag] = position
-    for unit in replay(vault, position, size, limit):
+    for unit in replay(vault, position, size, state.struck, limit):
         for head, body, text in unit:
             apply_record(state, position.tag, head, body, text)
         state.flush_some()
@@ -2958,7 +4084,7 @@ def is_in_line(state: State, vault: Vault) -> bool:
     """Tell whether the cache holds the fold of the ledgers as they are."""
     found = list_ledgers(vault)
     return found.keys() == state.positions.keys() and all(
-        stamp_of(stat) == state.positions[tag].stamp for tag, stat in found.items())
+        stamp_of(status) == state.positions[tag].stamp for tag, status in found.items())
 
 
 def catch_up(state: State, vault: Vault) -> bool:
@@ -2966,22 +4092,24 @@ def catch_up(state: State, vault: Vault) -> bool:
     found = list_ledgers(vault)
     if state.positions.keys() - found.keys():
         return False
-    for tag, stat in found.items():
+    for tag, status in found.items():
         position = state.positions.get(tag) or first_position(vault, tag)
-        if stamp_of(stat) == position.stamp:
+        if stamp_of(status) == position.stamp:
             continue
-        if (stat.st_size <= position.size and position.seq >= 0) or not is_continued(vault, position):
+        if (status.st_size <= position.size and position.seq >= 0) or not is_continued(vault, position, state.struck):
             return False  # not only appended to: all of it is proved again
         position.fault = None
-        fold(state, vault, position, stat.st_size)
-        position.stamp = stamp_of(stat)
+        fold(state, vault, position, status.st_size)
+        position.stamp = stamp_of(status)
+        if position.fault and not state.is_new:
+            return False  # it may be what an erasure left that is not folded yet: made anew, that is known before
     state.flush()
-    return True
+    return not state.is_outdated
 
 
 def open_cache(vault: Vault) -> State | None:
     """Return the cache if there is one of this fold and vault that can be read, else None."""
-    if not os.path.exists(vault.cache):
+    if not os.path.exists(vault.cache) or not is_plain(vault.cache):
         return None
     state = None
     try:
@@ -2997,11 +4125,16 @@ def open_cache(vault: Vault) -> State | None:
     return None
 
 
+def is_plain(path: str) -> bool:
+    """Tell whether a database, and what SQLite keeps beside it, are files: it would follow a link, and wait for a pipe for ever."""
+    beside = [path + end for end in ("", "-wal", "-shm", "-journal")]
+    return all(stat.S_ISREG(os.lstat(one).st_mode) for one in beside if os.path.lexists(one))
+
+
 def remove_cache(path: str) -> None:
     """Remove a database and what SQLite keeps beside it."""
-    for name in (path, path + "-wal", path + "-shm", path + "-journal"):
-        if os.path.lexists(name):
-            os.unlink(name)
+    for more in ("", "-wal", "-shm", "-journal"):
+        remove_file(path + more)
 
 
 def replace_cache(vault: Vault, path: str) -> None:
@@ -3015,8 +4148,8 @@ def create_cache(vault: Vault, path: str) -> State:
     if path != ":memory:":
         remove_cache(path)
     state = State(path, fresh=True)
-    state.is_new = path != ":memory:"
-    state.meta = {"fold": _FOLD, "vault": vault.id}
+    state.meta = {"fold": _FOLD, "vault": vault.id, "new": "" if path == ":memory:" else "1"}
+    state.strike(scan_struck(vault))
     return state
 
 
@@ -3024,9 +4157,9 @@ def fold_fresh(vault: Vault, limit: Callable[[str, Body], bool] | None = None) -
     """Return the fold of the ledgers in memory; ``limit`` tells of a tag and a unit's last head whether to stop there."""
     state = create_cache(vault, ":memory:")
     state.begin()
-    for tag, stat in list_ledgers(vault).items():
-        fold(state, vault, first_position(vault, tag), stat.st_size, functools.partial(limit, tag) if limit else None)
-        state.positions[tag].stamp = stamp_of(stat)
+    for tag, status in list_ledgers(vault).items():
+        fold(state, vault, first_position(vault, tag), status.st_size, functools.partial(limit, tag) if limit else None)
+        state.positions[tag].stamp = stamp_of(status)
     state.flush()
     state.commit()
     return state
@@ -3054,8 +4187,6 @@ _FENCE = Pattern(r"[ \t]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)*(`{3,}(?!`)(?![^`]*`
 _HEADING = Pattern(r" {0,3}(#{1,6})(?![^ \t])")
 _SENTENCE_END = Pattern("[.!?][\"')\\]]*\\s|[\u3002\uff01\uff1f][\u300d\u300f\uff09\u3011\u201d\u2019]*")
 _LINK_ITEM = Pattern(r"(?:(?:[-*+]|[0-9]+[.)])\s*)?(?:\[\[[^\]]*\]\]|\[[^\]]*\]\([^)]*\))[\s.,;]*$")
-_HYPHEN = Pattern(r"-(?:\s+|$)")
-_LIST_ITEM = Pattern(r"""\s*("(?:[^"\\]|\\.)*"(?=\s*(?:,|$))|'[^']*'(?=\s*(?:,|$))|[^,]+)\s*,?""")
 _INLINE_TAG = Pattern(r"(?<!\S)#([^\W\d_][\w/-]*)")
 _CJK = "\u3005-\u3007\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 _CJK_RUN = Pattern("[%s]+" % _CJK)
@@ -3203,56 +4334,6 @@ def _chunk_view(lines: list[str], above: int, kind: str, properties: Row) -> Ite
             chunk = chunk._replace(source=origin.group(1), trust=origin.group(2), at=chunk.at or origin.group(3))
         elif said[-1]:
             said.append("")
-
-
-def _said_value(said: list[str]) -> Any:
-    """Return what the lines of a property say: a list, where some begin with a hyphen or brackets hold them all; else text."""
-    first = "" if re.fullmatch("[|>][-+0-9]*", said[0]) else said[0]
-    n = next((n for n, line in enumerate(said) if n and _HYPHEN.match(line)), None)
-    text = " ".join([first, *said[1:n]]).strip()
-    if n is not None:
-        items = re.split(r"(?m)^-(?:\s+|$)", "\n".join(said[n:]))[1:]
-        return [_scalar(part.replace("\n", " ")) for part in (text, *items) if part.strip()]
-    text = re.sub(r"\]\s+#[^\]]*$", "]", text)
-    if text[:1] == "[" and text[-1:] == "]":  # one level: a list within a list is text
-        return [_scalar(part) for part in _LIST_ITEM.findall(text[1:-1]) if part.strip()]
-    return _scalar(text)
-
-
-def _scalar(text: str) -> str:
-    """Return text without its quotes."""
-    text = text.strip()
-    if len(text) < 2 or text[0] != text[-1] or text[0] not in "\"'":
-        return text
-    if text[0] == "'":
-        return text[1:-1].replace("''", "'")
-    try:
-        value: str = json.loads(text)
-        value.encode("utf-8")
-    except ValueError:  # not as JSON quotes it, or half of a surrogate pair, which no database takes
-        return text[1:-1]
-    return value
-
-
-def parse_properties(lines: list[str]) -> tuple[Row, int, str | None]:
-    """Return the properties of a file, how many lines they take, and what is wrong with them; broken ones are text."""
-    if lines[0].rstrip() != "---":
-        return {}, 0, None
-    end = next((n for n, line in enumerate(lines[1:], 1) if line.rstrip() in ("---", "...")), None)
-    if end is None:
-        return {}, 0, "its frontmatter is not closed" if len(lines) > 1 and re.match(r"[\w-]+:", lines[1]) else None
-    said: dict[str, list[str]] = {}
-    name = ""
-    for n, line in enumerate(lines[1:end], 2):
-        found = re.match(r"([^\s:#-][^:]*):(?:\s+(.*))?$", line)
-        if found:
-            name = found.group(1).strip()
-            said[name] = [(found.group(2) or "").strip()]
-        elif line.strip() and not line.lstrip().startswith("#"):
-            if not name or not (line[0] in " \t" or _HYPHEN.match(line)):
-                return {}, 0, "line %d of its frontmatter is no property" % n
-            said[name].append(line.strip())
-    return {name: _said_value(lines) for name, lines in said.items()}, end + 1, None
 
 
 def read_page(name: str, text: str, kind: str | None) -> Page:
@@ -3453,9 +4534,9 @@ def _stamps_of(model: Row) -> Row:
     """Return size and hash of the files that a model's vectors come from, and their times, by which a look is saved."""
     stamps = {}
     for path in filter(None, (find_weights(model["source"]).get("weights"), model["onnx"], model["tokenizer"])):
-        stat, known = os.stat(path), model.get("files", {}).get(path, [None, None, None])
-        same = known[:2] == [stat.st_size, stat.st_mtime_ns]
-        stamps[path] = [stat.st_size, stat.st_mtime_ns, known[2] if same else sha256(read_file(path))]
+        status, known = os.stat(path), model.get("files", {}).get(path, [None, None, None])
+        same = known[:2] == [status.st_size, status.st_mtime_ns]
+        stamps[path] = [status.st_size, status.st_mtime_ns, known[2] if same else sha256(read_file(path))]
     return stamps
 
 
@@ -3865,6 +4946,9 @@ def open_index(path: str, writable: bool, keep: bool = False, wait_s: float = 30
     for _ in range(2 if writable else 0):
         index = None
         try:
+            if not is_plain(path):
+                raise (IsADirectoryError(errno.EISDIR, "a folder stands there", path) if os.path.isdir(path) else
+                       sqlite3.DatabaseError("something else than a file stands there"))
             index = Index(path)
             index.wait_at_most(wait_s)
             made_by = int(index.get("format") or 0)
@@ -3972,12 +5056,13 @@ def _read(path: str) -> tuple[bytes, str | None]:
 
 def sweep(index: Index, root: str, vault: Vault, now: int, tell: Tell) -> Row:
     """Bring the index in line with the files, and return what changed. The path is the key, the content's hash the test."""
-    if index.get("root") not in (None, root):
+    told = printable(root)  # a folder's name may be no text
+    if index.get("root") not in (None, told):
         index.reasons.append("the indexed folder was %s: all of it is read anew" % index.get("root"))
         index.db.executescript("BEGIN IMMEDIATE;INSERT INTO words(words) VALUES('delete-all');DELETE FROM chunk;DELETE FROM file;"
                                "DELETE FROM word;DELETE FROM manifest WHERE name IN ('root', 'joined');COMMIT;")
-    if index.get("root") != root:
-        index.put(root=root, chunker=CHUNKER)  # before anything is read: a sweep that is cut short says what it read
+    if index.get("root") != told:
+        index.put(root=told, chunker=CHUNKER)  # before anything is read: a sweep that is cut short says what it read
     known, seen, changed, paths = _known(index), set[str](), 0, list[str]()
     files = _find_changed(root, vault, known, seen)
     for batch in iter(lambda: list(itertools.islice(files, _FILES_A_COMMIT)), []):
@@ -4007,7 +5092,7 @@ def _find_changed(root: str, vault: Vault, known: dict[str, tuple[str, str | Non
 
 def find_stale(index: Index, root: str, vault: Vault) -> dict[str, list[str]]:
     """Return the paths whose files are not as they were indexed, and of those that are gone. Changes nothing."""
-    known, seen = _known(index) if index.get("root") == root else {}, set[str]()
+    known, seen = _known(index) if index.get("root") == printable(root) else {}, set[str]()
     stale = [path for path, _, _ in _find_changed(root, vault, known, seen)]
     return {"stale": stale, "gone": sorted(known.keys() - seen)}
 
@@ -4036,6 +5121,11 @@ def _replace(index: Index, files: Sequence[tuple[str, bytes | None, str | None]]
     return changed
 
 
+def kind_of(view: tuple[str, str, int]) -> str:
+    """Return what a hit in a view is."""
+    return {"card": "conflict"}.get(view[0], view[0])
+
+
 def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> None:
     """Add the records of one file; ``within`` is its path from the vault's root."""
     try:
@@ -4043,7 +5133,7 @@ def _add(db: Any, path: str, within: str, data: bytes, skipped: str | None) -> N
     except UnicodeDecodeError as error:
         text, skipped = "", "is not UTF-8: byte %d" % (error.start + 1)
     view = find_view(within) if is_sealed(data) else None
-    kind = {"card": "conflict"}.get(view[0], view[0]) if view else None
+    kind = kind_of(view) if view else None
     page = read_page(path, text, kind)
     cursor = db.execute("INSERT INTO file(path, sha256, size, tags, properties, fault, skipped) VALUES(?,?,?,?,?,?,?)", (
         path, sha256(data), len(data), " %s " % " ".join(page.tags), json.dumps(page.properties), page.fault, skipped))
@@ -4471,7 +5561,7 @@ def differs_in_value(one: str, other: str) -> bool:
     return numbers[0] != numbers[1] or denied[0] != denied[1] or bool(names[0] - words[1] or names[1] - words[0])
 
 
-# == COMMANDS == the only place where rooms meet; each cmd_ returns a result == 1440 ==
+# == COMMANDS == the only place where rooms meet; each cmd_ returns a result == 1480 ==
 
 #: What may follow in `clear`.
 CLEARABLE = ("detail", "links", "tags", "falsifier")
@@ -4495,11 +5585,12 @@ class Call:
 
     def __init__(self, words: str, named: str | None, folder: str, clock: Callable[[], int], chance: Callable[[int], bytes],
                  lock_wait_s: float, models: str = "", index_root: str | None = None,
-                 tell: Tell = lambda what, done, total: None) -> None:
+                 tell: Tell = lambda what, done, total: None, witnesses: str = "") -> None:
         self.words, self.named, self.folder, self.clock, self.chance = words, named, folder, clock, chance
-        self.lock_wait_s, self.models, self.index_root, self.tell = lock_wait_s, models, index_root, tell
+        self.lock_wait_s, self.models, self.index_root, self.tell, self.witnesses = lock_wait_s, models, index_root, tell, witnesses
         self.states: list[Database] = []
         self.warnings: list[str] = []  # what the user should know, whatever becomes of the command
+        self.recorded = False  # something is durable already
 
     def close(self) -> None:
         """Close every database that was opened for this call."""
@@ -4515,13 +5606,16 @@ class Work:
     """A vault with its state in line with the ledgers. With the lock, records can be added and committed.
 
     Use it as a context. In it ``add`` folds a record at once; ``commit`` appends what was added as one unit, then
-    writes cache, tail and views. What was not committed is forgotten on leaving.
+    writes cache, tail, witness and views. What was not committed is forgotten on leaving. Entering it erases text that
+    came back, and keeps and restores an edited MEMORY.md.
     """
 
     def __init__(self, call: Call, run: str = "") -> None:
         self.call, self.vault, self.warnings = call, call.vault(), call.warnings
         self.records: list[tuple[str, Body]] = []
         self.at, self._run = "", run
+        self.met: list[str] = []  # the edits that this command met
+        self.barred: set[str] = set()  # own ledgers that get no more: they are being mended
         self.position: Any = None
         self._known: Row = {}
 
@@ -4530,8 +5624,13 @@ class Work:
         holder = {"pid": os.getpid(), "command": call.words, "run": self._run, "since": format_at(call.clock())}
         self.held = hold(self.vault, call.lock_wait_s, holder)
         try:
+            self.witness = Witness(call, self.vault)
             self.state = _state_in_line(self.vault)
             call.states.append(self.state)
+            if self.state.is_new or any(p.unscrubbed for p in self.state.positions.values()):
+                self._scrub()
+            warn_of_harm(self.state, self.witness, self.warnings)
+            self._keep_memory()
         except BaseException:
             self.held.__exit__()
             raise
@@ -4545,10 +5644,37 @@ class Work:
         finally:
             self.held.__exit__()
 
-    def check_whole(self) -> None:
-        """Raise Damaged or Unsupported if a ledger has a fault: nothing is decided over one."""
+    def check_whole(self, decides: bool = True) -> None:
+        """Raise Damaged if a ledger has a fault, since nothing is decided over one; Unsupported if a newer engine wrote it."""
         for position in self.state.positions.values():
-            raise_fault(position)
+            if decides or (position.fault and position.fault["kind"] == "unknown-kind"):
+                raise_fault(position)
+
+    def _scrub(self) -> None:
+        """Take erased text out of whatever holds it again: recovery files, the search index, and last the ledgers."""
+        state, vault = self.state, self.vault
+        tags = [p.tag for p in state.positions.values() if p.unscrubbed]
+        for event in state.erasures():
+            remove_kept(vault, event["body"].get("files", ()))
+        for tag in tags:
+            for path in (vault.index, vault.rebuilt):
+                remove_cache(path)
+            data, texts = scrub(read_file(vault.ledger(tag)), tag, state.struck)
+            remove_kept(vault, find_kept(vault, texts))
+            replace_file(vault, vault.ledger(tag), data, durable=True)
+            if self.call.words != "erase":
+                self.warnings.append("erased text was met again in %s, and is erased there too" % vault.ledger(tag))
+        if tags:
+            state.close()
+            self.state = _state_in_line(vault)
+            self.call.states.append(self.state)
+
+    def _keep_memory(self) -> None:
+        """Keep an edited MEMORY.md, recorded before anything that this command does, so that the record tells what its writer saw."""
+        rendered, there = self.state.meta.get("memory"), _find_memory(self.vault)
+        edited = there not in (None, rendered) if rendered else there and not is_sealed(read_view(self.vault.path("MEMORY.md")) or b"")
+        if edited and not any(p.fault for p in self.state.positions.values()):
+            self.commit()
 
     def own_tags(self) -> Iterable[str]:
         """Return the tags whose runs were opened by this copy of the vault."""
@@ -4557,7 +5683,8 @@ class Work:
 
     def _writer(self) -> None:
         self.own_tags()
-        tag = find_writer(self.vault, self._known, self.state.positions)
+        barred = {*self.barred, *self.state.struck.lost, *(row["tag"] for row in self.witness.behind(self.state))}
+        tag = find_writer(self.vault, self._known, self.state.positions, barred)
         if tag is None:
             tag = mint_tag(self.call.chance)
             write_replica(self.held, self.vault, self._known, first_position(self.vault, tag))  # its own before it has a line
@@ -4571,7 +5698,7 @@ class Work:
                 recovery["size"], PRIVATE, recovery["sha256"]))
             self._put("recovery", **recovery)
             self.save()  # what was done stays recorded, whatever becomes of the command
-            self._stamp()
+            self.now()
 
     def _stamp(self) -> None:
         last = parse_at(self.position.at) + 1 if self.position.at else 0
@@ -4610,8 +5737,10 @@ class Work:
 
     def save(self) -> None:
         """Append what was added, fsynced, and commit it to the cache; views wait for `commit`."""
+        position = self.position
         if self.records:
-            append(self.held, self.vault, self.position, self.records, self.at)
+            append(self.held, self.vault, position, self.records, self.at)
+            self.call.recorded = True
         try:
             self.state.flush()
             self.state.commit()
@@ -4620,11 +5749,11 @@ class Work:
             self.warnings.append("the cache %s could not be written: %s" % (self.vault.cache, error))
             self._serve_from_memory()
         if self.records:
-            self.position = self.state.positions[self.position.tag]
             try:
-                write_replica(self.held, self.vault, self._known, self.position)
+                write_replica(self.held, self.vault, self._known, position)
             except OSError as error:  # the next command adopts what follows the older tail
                 self.warnings.append("%s could not be written: %s" % (self.vault.replica, error.strerror))
+            self.witness.advance(self.held, self.state, position, [kind for kind, _ in self.records])
         self.records = []
 
     def commit(self) -> None:
@@ -4639,9 +5768,105 @@ class Work:
 
     def _serve_from_memory(self) -> None:
         """Go on with a fold in memory, where the cache refuses: what was committed to it stays, and is brought in line later."""
-        self.state = fold_fresh(self.vault)
+        self.state, self.position = fold_fresh(self.vault), None  # the next record looks anew where it belongs
         self.call.states.append(self.state)
         self.state.begin()
+
+
+class Witness:
+    """What this machine remembers, outside the vault, of how far its own ledgers went: a vault that went back is noticed."""
+
+    def __init__(self, call: Call, vault: Vault) -> None:
+        self.vault = vault
+        self.path = os.path.join(call.witnesses, sha256(vault.root)[:32] + ".json") if call.witnesses else ""
+        self.said = read_witness(self.path) if self.path else {"vault": None, "tags": {}}
+
+    def is_of_another(self) -> bool:
+        """Tell whether another vault stood at this path."""
+        return self.said["vault"] not in (None, self.vault.id)
+
+    def behind(self, state: State) -> list[Row]:
+        """Return the own ledgers that do not hold what was last written to them, with what is missing."""
+        rows = []
+        for tag, said in sorted(self.said["tags"].items() if not self.is_of_another() else ()):
+            position = state.positions.get(tag) or Position(tag, -1, "", "")
+            if position.fault or (position.seq, position.tail) == (said["seq"], said["tail"]):
+                continue
+            there = position.seq >= said["seq"] and has_line(self.vault, tag, said["start"], said["tail"])
+            if not there and (position.seq < said["seq"] or hash_at(self.vault, position, said["seq"]) != said["tail"]):
+                have = state.count_of(tag)
+                rows.append({"tag": tag, "records": position.seq + 1, "was": said["seq"] + 1, "tail": said["tail"],
+                             **{name: max(0, said[name] - have[name]) for name in ("runs", "revisions")}})
+        return rows
+
+    def advance(self, held: Held, state: State, position: Position, kinds: list[str]) -> None:
+        """Remember what was just appended to a ledger; where that cannot be written, nothing is promised of it."""
+        if not self.path or self.is_of_another():
+            return
+        before = self.said["tags"].get(position.tag)
+        if before and before["seq"] == position.seq - len(kinds):
+            counts = {"runs": before["runs"] + kinds.count("run-open"), "revisions": before["revisions"] + kinds.count("revision")}
+        else:  # a new ledger, or one of which lines were adopted
+            counts = state.count_of(position.tag)
+        self.said["tags"][position.tag] = {"seq": position.seq, "tail": position.tail, "start": position.start, **counts}
+        self.write(held)
+
+    def write(self, held: Held) -> None:
+        """Write what is remembered, if that can be written."""
+        try:
+            write_witness(held, self.vault, self.path, self.said)
+        except OSError:  # no home, or a read-only one
+            pass
+
+
+def warn_of_harm(state: State, witness: Witness, warnings: list[str]) -> None:
+    """Say of what the state was read: damaged ledgers, and ledgers that went back behind what this machine had written."""
+    said = ["damaged: %(path)s, line %(line)d (%(kind)s): what follows it is not read; run `doctor`" % position.fault
+            for position in state.positions.values() if position.fault]
+    warnings += [one for one in said + describe_behind(state, witness) if one not in warnings]
+
+
+def describe_behind(state: State, witness: Witness) -> list[str]:
+    """Return in sentences how the vault went back behind what this machine had written."""
+    other = "the witness %s cannot be read" % witness.path if witness.said["vault"] == UNREAD else "another vault stood here before"
+    told = ["%s; if %s is as it should be: witness --accept" % (other, witness.vault.root)] if witness.is_of_another() else []
+    rows = witness.behind(state)
+    word = "notice" if rows and is_tracked(witness.vault) and find_git(witness.vault.root) else "gone back"
+    return told + ["%s: ledger %s has %d records, and had %d: %d runs and %d revisions are missing; restore --from a newer copy, or witness"
+                   " --accept" % (word, row["tag"], row["records"], row["was"], row["runs"], row["revisions"]) for row in rows]
+
+
+def find_kept(vault: Vault, texts: Iterable[str], asked: str | None = None) -> list[str]:
+    """Return the names of the recovery files that hold any of the texts: of those that nobody ``asked`` for, the longer ones."""
+    forms = {form for text in texts if len(text) >= ERASED_PART_MIN or text == asked for form in forms_of(text)}
+    found = find_files(vault.recovery, forms)
+    names = {os.path.relpath(path, vault.recovery).split(os.sep)[0] for path in found}
+    return sorted(name for name in names if is_word(name, r"[0-9a-f]{64}(\.[0-9]+)?", 80))
+
+
+def remove_kept(vault: Vault, names: Iterable[str]) -> None:
+    """Remove recovery files that held erased text."""
+    import shutil
+
+    for name in names:
+        path = os.path.join(vault.recovery, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            remove_file(path)
+
+
+def _forget_erased(vault: Vault, old: State) -> None:
+    """Take out of kept files and the index what an old cache still says of records that were erased elsewhere: nothing else knows it."""
+    new = [one for one in scan_struck(vault).erased if one not in old.struck.erased]
+    texts: set[str] = set()
+    for one in new:
+        for (said,) in old.rows("SELECT body FROM claim WHERE id=? UNION ALL SELECT body FROM event WHERE id=?", one, one):
+            texts |= set(texts_in(json.loads(said)))
+        texts |= {said for row in old.rows("SELECT text, ref FROM entry WHERE id=?", one) for said in row if said}
+    if new:
+        remove_cache(vault.index)
+        remove_kept(vault, find_kept(vault, texts))
 
 
 def _state_in_line(vault: Vault) -> State:
@@ -4654,6 +5879,8 @@ def _state_in_line(vault: Vault) -> State:
                 state.begin()
                 if catch_up(state, vault):
                     return state
+                if attempt:
+                    _forget_erased(vault, state)
             except sqlite3.DatabaseError as error:
                 if attempt is None or isinstance(error, sqlite3.OperationalError):  # it is sound, but cannot be had now
                     state.close()
@@ -4666,8 +5893,7 @@ def _state_in_line(vault: Vault) -> State:
     return state
 
 
-_EDITED = ("%s was edited and is restored; the edited bytes are in %s/recovery/%s. Next: compare, and propose what should hold"
-           " with --source user --trust confirmed")
+_EDITED = "%s was edited and is restored; the edited bytes are in %s/recovery/%s. Next: review --all shows what they change"
 
 
 def write_views(work: Work) -> None:
@@ -4685,44 +5911,97 @@ def write_views(work: Work) -> None:
         wanted.append((("memory", "", 1), "MEMORY.md", render_memory(residency)))
         wanted.append((("memory", "", 1), "INDEX.md", render_index(residency)))
     memory = sha256(wanted[-2][2]) if wanted and wanted[-1][1] == "INDEX.md" else state.meta.get("memory", "")
-    failed, changes = set(), []
+    failed, changes, folders = set(), [], {}
     for row, name, text in wanted:
         data = None if text is None else text.encode("utf-8")
         try:
-            there = _read_view(vault.path(name))
+            there = read_view(vault.path(name))
+            if data is None and there is not None and not was_sealed(there):
+                continue  # a note of the owner's, where no view belongs
             if there is not None and there != data and not is_sealed(there):
-                kept = keep_bytes(vault, there)
-                if not state.rows("SELECT 1 FROM edit WHERE path=? AND sha256=?", name, kept):  # else a kill came between
-                    work.add("recovery", what="view", path=name, sha256=kept, size=len(there))
+                kept, folders[name] = keep_edit(work, name, there)
                 work.warnings.append(_EDITED % (name, PRIVATE, kept))
-            changes += [(row, name, data)] if there != data else []
+            changes += [(row, name, data, there)] if there != data else []
         except OSError as error:
             failed.add(row)
             work.warnings.append("the view %s could not be read: %s" % (name, error.strerror))
     if work.records:
         work.save()
-    for path in find_orphans(vault, state) if state.is_new else ():
-        os.unlink(path)
-    for row, name, data in changes:
+    for row, name, data, there in changes:
+        path, folder = vault.path(name), folders.get(name)
         try:
-            os.unlink(vault.path(name)) if data is None else replace_file(vault, vault.path(name), data)
+            _check_view(path, there)
+            if folder:
+                move_folder(vault, path, folder)
+            elif data is None:
+                remove_file(path)
+            if data is not None:
+                replace_file(vault, path, data, check=functools.partial(_check_view, path, None if folder else there))
         except OSError as error:
             failed.add(row)
             work.warnings.append("the view %s could not be written: %s" % (name, error.strerror))
-    if wanted:
+    is_new = state.is_new
+    for path in find_orphans(vault, state) if is_new else ():
+        remove_file(path)
+    if is_new and state.struck.erased:  # only now that the views are without it: a search meanwhile reads what they say
+        remove_cache(vault.index)
+    if wanted or is_new:
+        work.state.meta["new"] = ""
         work.state.meta["memory"] = memory
         work.state.take_dirty(sorted(failed))
         work.save()
 
 
+def _check_view(path: str, there: bytes | None) -> None:
+    """Raise OSError if something else stands in a view's place than was looked at: it is not written over, and looked at next time."""
+    if read_view(path) != there:
+        raise OSError(errno.EAGAIN, "somebody wrote it meanwhile: the next command looks again")
+
+
+def keep_edit(work: Work, name: str, data: bytes) -> tuple[str, str | None]:
+    """Keep what stands in a view's place and record it, once; return its name in recovery/, twice if it is a folder to be moved there."""
+    path = work.vault.path(name)
+    folder = hash_folder(path) if os.path.isdir(path) and not os.path.islink(path) else None
+    kept = folder or keep_bytes(work.vault, data)
+    if not any((edit["path"], edit["sha256"]) == (name, kept) for edit in work.state.open_edits()):  # else a kill came between
+        work.met.append(work.add("recovery", what="view", path=name, sha256=kept, size=len(data)))
+    return kept, folder
+
+
+def meet_edits(work: Work) -> None:
+    """Look at every view: what was edited or is missing is restored by the next commit, a new note of the owner's is kept and stays."""
+    state, vault = work.state, work.vault
+    if any(position.fault for position in state.positions.values()):
+        return
+    due = {view_path(*view): view for view in list_views(state)}
+    due["MEMORY.md"] = due["INDEX.md"] = ("memory", "", 1)
+    for name in sorted({*_view_files(vault), *due}):
+        view = find_view(name)
+        try:
+            there = read_view(vault.path(name)) if name in due or (view and view[0] == "note" and is_key(view[1])) else None
+        except OSError:  # a pipe or device: write_views says so
+            continue
+        if name in due and (there is None or not is_sealed(there)):
+            state.db.execute("INSERT OR IGNORE INTO dirty VALUES(?,?,?)", due[name])
+        elif name not in due and there is not None and not is_sealed(there) and os.path.isfile(vault.path(name)) and not (
+                state.rows("SELECT 1 FROM edit WHERE path=? AND sha256=?", name, sha256(there))):
+            keep_edit(work, name, there)
+
+
 def find_orphans(vault: Vault, state: State) -> Iterator[str]:
     """Yield the path of every sealed view that no state asks for: the engine's own, of a state that is gone."""
     names = {view_path(*view) for view in list_views(state)}
+    for name in _view_files(vault):
+        path = vault.path(name)
+        if name.endswith(".md") and name not in names and os.path.isfile(path) and is_sealed(read_view(path) or b""):
+            yield path
+
+
+def _view_files(vault: Vault) -> Iterator[str]:
+    """Yield the name of everything that stands in the folders of views."""
     for folder in FOLDERS:
-        for name in sorted(os.listdir(vault.path(folder))) if os.path.isdir(vault.path(folder)) else ():
-            path = vault.path("%s/%s" % (folder, name))
-            if name.endswith(".md") and "%s/%s" % (folder, name) not in names and os.path.isfile(path) and is_sealed(read_file(path)):
-                yield path
+        names = os.listdir(vault.path(folder)) if os.path.isdir(vault.path(folder)) else []
+        yield from (folder + "/" + name for name in sorted(names))
 
 
 def list_views(state: State) -> Iterator[tuple[str, str, int]]:
@@ -4739,18 +6018,23 @@ def list_views(state: State) -> Iterator[tuple[str, str, int]]:
             yield "journal", run, page
 
 
-def _read_view(path: str) -> bytes | None:
-    """Return a view's bytes, or None; OSError where something else than a file stands there (a pipe would never end)."""
-    if os.path.isfile(path):
-        return read_file(path)
-    if os.path.lexists(path):
-        raise OSError(errno.EINVAL, "not a file", path)
-    return None
+def read_view(path: str) -> bytes | None:
+    """Return a view's bytes, or None; of a link or folder in its place, what says so. OSError for a pipe or device: it may never end.
+
+    A link is not followed: what it names may be anybody's.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            return b"link to " + os.fsencode(os.readlink(path))
+        return b"folder" if stat.S_ISDIR(mode) else read_file(path)
+    except FileNotFoundError:
+        return None
 
 
 def _find_memory(vault: Vault) -> str | None:
     try:
-        there = _read_view(vault.path("MEMORY.md"))
+        there = read_view(vault.path("MEMORY.md"))
     except OSError:  # something else stands there: write_views says so
         return None
     return None if there is None else sha256(there)
@@ -4761,6 +6045,7 @@ class Reading:
 
     def __init__(self, call: Call) -> None:
         self.vault, self.warnings = call.vault(), call.warnings
+        self.witness = Witness(call, self.vault)  # before the state: what is written meanwhile must not look lost
         cached = open_cache(self.vault)
         call.states += [cached] if cached else []
         if cached and is_in_line(cached, self.vault) and (
@@ -4769,10 +6054,7 @@ class Reading:
         elif not (self.vault.is_writable() and self._bring_in_line(call)):
             self.state = fold_fresh(self.vault)
             call.states.append(self.state)
-        for position in self.state.positions.values():
-            if position.fault:
-                self.warnings.append("damaged: %s, line %d (%s): what follows it is not read; run `doctor`" % (
-                    position.fault["path"], position.fault["line"], position.fault["kind"]))
+        warn_of_harm(self.state, self.witness, self.warnings)
 
     def _bring_in_line(self, call: Call) -> bool:
         """Let cache and views be brought in line; return False if another command holds the lock for too long."""
@@ -4797,6 +6079,10 @@ def cmd_init(call: Call, args: Row) -> Result:
     vault_id = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
     vault, notes = create_vault(folder, vault_id, args["tracked"])
     call.named = vault.root
+    witness = Witness(call, vault)
+    if witness.is_of_another():
+        notes.append("another vault, %s, stood here before" % witness.said["vault"])
+        os.unlink(witness.path)
     with Work(call) as work:
         work.commit()
     return {"vault": vault.root, "id": vault.id, "tracked": bool(args["tracked"]), "next": "start --actor NAME", "warnings": notes}
@@ -4807,7 +6093,7 @@ def cmd_start(call: Call, args: Row) -> Result:
     actor = parse_word(args["actor"], ACTOR_PATTERN, 40, "actor")
     session = None if args["session"] is None else parse_line(args["session"], "session", 200)
     with Work(call) as work:
-        work.check_whole()
+        work.check_whole(decides=False)
         own = set(work.own_tags())
         resumed = [r for r in work.state.open_runs(-1, actor, session) if r["tag"] in own] if session else []
         if resumed:
@@ -4853,7 +6139,7 @@ def _open_run(work: Work, run_id: Any, foreign: bool) -> Row:
     if run["closed"]:
         raise Refused("closed-run", "%s was closed at %s" % (run_id, run["closed"]), "open another with start --actor %s" % run["actor"])
     if not foreign and run["tag"] not in work.own_tags():
-        raise Refused("foreign-run", "%s was opened by another copy of this vault" % run_id,
+        raise Refused("foreign-run", "%s was opened by another copy of this vault, or before this one was copied or put back" % run_id,
                       "open one here with start --actor %s; the owner may close an orphan with recover-run" % run["actor"])
     return run
 
@@ -4867,13 +6153,13 @@ def _only_open(work: Work) -> str:
     return own[0]
 
 
-def _in_run(call: Call, args: Row, do: Callable[[Work, Row], Result], foreign: bool = False) -> Result:
+def _in_run(call: Call, args: Row, do: Callable[[Work, Row], Result], foreign: bool = False, decides: bool = True) -> Result:
     """Do something in an open run (the only one, if none is named), commit it, and return the result.
 
-    The exit status is 4 if a decision was held or stands beside another.
+    What ``decides`` nothing goes on over a damaged ledger. The exit status is 4 if a decision was held or stands beside another.
     """
     with Work(call, args["run"] or "") as work:
-        work.check_whole()
+        work.check_whole(decides)
         run = _open_run(work, _only_open(work) if args["run"] is None else args["run"], foreign)
         result = do(work, run)
         work.commit()
@@ -4883,7 +6169,7 @@ def _in_run(call: Call, args: Row, do: Callable[[Work, Row], Result], foreign: b
 
 def cmd_journal(call: Call, args: Row) -> Result:
     """Record one entry and return its id."""
-    return _in_run(call, args, lambda work, run: {"entry": _journal(work, run, args)})
+    return _in_run(call, args, lambda work, run: {"entry": _journal(work, run, args)}, decides=False)
 
 
 def _journal(work: Work, run: Row, op: Row) -> str:
@@ -4891,7 +6177,19 @@ def _journal(work: Work, run: Row, op: Row) -> str:
     if ref is not None and not is_ref(parse_line(ref, "ref", 200)):
         raise Refused("bad-value", "ref: %s has a space or is written like an entry id" % quote(ref))
     importance = 3 if op.get("importance") is None else parse_integer(op["importance"], "importance", 1, 5)
+    refuse_secrets(op.get("allow_secret", False), text=op.get("text"), ref=ref)
     return work.add("journal", run=run["id"], text=parse_block(op.get("text"), "text", JOURNAL_MAX), importance=importance, ref=ref)
+
+
+def refuse_secrets(allowed: bool, **texts: Any) -> None:
+    """Refuse, unless it is ``allowed``, a text that holds a credential: the span is named, and never printed."""
+    for name, text in texts.items() if not allowed else ():
+        for one in text if isinstance(text, list) else [text]:
+            said = "%s\n%s" % (one.get("command"), one.get("note", "")) if isinstance(one, dict) else one
+            found = find_secret(said) if isinstance(said, str) else None
+            if found:
+                raise Refused("secret", "%s: characters %d to %d look like %s" % (name, found[1] + 1, found[2], found[0]),
+                              "leave it out and say where it is kept; if it is none: --allow-secret", position=found[1] + 1, field=name)
 
 
 # -- proposals --
@@ -4899,19 +6197,20 @@ def _journal(work: Work, run: Row, op: Row) -> str:
 
 def cmd_propose(call: Call, args: Row) -> Result:
     """Stage a proposal, with ``now`` decide the run's staged ones too, and return what became of it."""
-    op = {name: args[name] for name in OPERATIONS["propose"] if args.get(name) is not None}
+    op = {name: args[name] for name in (*OPERATIONS["propose"], "allow_secret") if args.get(name) is not None}
 
     def propose(work: Work, run: Row) -> Result:
         result = _propose(work, run, op)
         return {**result, **_sync(work, run)} if args["now"] else result
 
-    return _in_run(call, args, propose)
+    return _in_run(call, args, propose, decides=args["now"])
 
 
 def _propose(work: Work, run: Row, op: Row) -> Result:
     """Check one proposal against what its run has seen, and stage it; a retry of the latest returns its id."""
     state = work.state
     key = parse_key(op.get("key"))
+    refuse_secrets(op.get("allow_secret", False), **{name: op.get(name) for name in ("text", "detail", "why", "falsifier", "evidence")})
     subject, staged = state.subject(key), state.staged(run["id"], key)
     if staged and _is_retry(state, op, staged):
         return {"proposal": staged[-1].id, "key": key}
@@ -4997,26 +6296,10 @@ def _value(op: Row, kind: str, prior: Body | None, subject: Subject) -> Body:
         if op.get(name) is not None:
             raise Refused("bad-field", "%s is given and cleared at once" % name)
         value[name] = None
-    return {name: _VALUE_PARSERS[name](v) if name in _VALUE_PARSERS else v for name, v in value.items() if v is not None}
-
-
-def _parse_list(value: Any, what: str, most: int, parse: Callable[[Any], str]) -> list[str] | None:
-    if not isinstance(value, list) or not 1 <= len(value) <= most:
-        raise Refused("bad-value", "%s: a list of 1 to %d is needed" % (what, most), "leave it away, or empty it with clear")
-    return sorted({parse(v) for v in value})
+    return {name: VALUE_PARSERS[name](v) if name in VALUE_PARSERS else v for name, v in value.items() if v is not None}
 
 
 _ALL_TIER_FIELDS = {name for fields in TIER_FIELDS.values() for name in fields}
-_VALUE_PARSERS: dict[str, Callable[[Any], Any]] = {
-    "detail": parse_detail, "until": lambda v: parse_date(v, "until"), "falsifier": lambda v: parse_line(v, "falsifier"),
-    "importance": lambda v: parse_integer(v, "importance", 1, 5),
-    "kind": lambda v: parse_choice(v, "kind"), "status": lambda v: parse_choice(v, "status"),
-    "confidence": lambda v: parse_choice(v, "confidence"),
-    "links": lambda v: _parse_list(v, "links", LIST_MAX, lambda k: parse_key(k, "link")),
-    "tags": lambda v: _parse_list(v, "tags", TAGS_MAX, lambda t: parse_word(t, LABEL_PATTERN, 40, "tag")),
-}
-
-
 def _provenance(state: State, op: Row) -> Row:
     """Return a proposal's source, trust, why and evidence, checked."""
     fields: Row = {"source": parse_choice(op.get("source", "agent"), "source"), "trust": parse_choice(op.get("trust", "working"), "trust")}
@@ -5181,12 +6464,19 @@ def cmd_sync(call: Call, args: Row) -> Result:
 
 def cmd_close(call: Call, args: Row) -> Result:
     """Decide what a run has staged and close it, in one unit."""
-    summary = parse_block(args["summary"], "summary", SUMMARY_MAX)
-    return _in_run(call, args, lambda work, run: _end(work, run, args["outcome"], summary, "close"))
+    summary = _summary(args)
+    return _in_run(call, args, lambda work, run: _end(work, run, args["outcome"], summary, "close"), decides=False)
+
+
+def _summary(args: Row) -> str:
+    refuse_secrets(args["allow_secret"], summary=args["summary"])
+    return parse_block(args["summary"], "summary", SUMMARY_MAX)
 
 
 def _end(work: Work, run: Row, outcome: str, summary: str, how: str) -> Result:
-    result = _sync(work, run) if how != "close" or work.state.staged(run["id"]) else {
+    decides = how != "close" or bool(work.state.staged(run["id"]))
+    work.check_whole(decides)
+    result = _sync(work, run) if decides else {
         "revision": None, "applied": [], "unchanged": [], "held": [], "beside": [], "changed": []}
     for row in result["beside"]:
         row["next"] = "the owner answers: review %s" % row["key"]  # the run can withdraw no more
@@ -5196,12 +6486,13 @@ def _end(work: Work, run: Row, outcome: str, summary: str, how: str) -> Result:
 
 def cmd_recover_run(call: Call, args: Row) -> Result:
     """Close an orphaned run for its absent agent, deciding what it had staged."""
-    _need_owner(args, "recover-run")
-    summary = parse_block(args["summary"], "summary", SUMMARY_MAX)
+    need_owner(args, "recover-run")
+    summary = _summary(args)
     return _in_run(call, args, lambda work, run: _end(work, run, args["outcome"], summary, "recovered"), foreign=True)
 
 
-def _need_owner(args: Row, what: str) -> None:
+def need_owner(args: Row, what: str) -> None:
+    """Refuse what only the owner may do without the word that the owner chose it."""
     if not args["human_approved"]:
         raise Refused("needs-approval", "%s is the owner's to do" % what, "ask the owner; on a yes, add --human-approved")
 
@@ -5216,7 +6507,7 @@ def describe(state: State, claim: Any) -> Row:
     row = {"id": claim.id, "key": claim.key, "trust": claim.trust, "source": claim.source, "run": origin.run,
            "actor": run["actor"] if run else None, "at": claim.made or claim.at, "outcome": claim.outcome, **body["value"],
            **grounds_of(state, claim)}
-    row.update({name: body[name] for name in ("note", "dated") if name in body})
+    row.update({name: body[name] for name in ("note", "dated", "erased") if name in body})
     return dict(row, taken=origin.id) if origin.id != claim.id else row
 
 
@@ -5308,7 +6599,7 @@ def cmd_show(call: Call, args: Row) -> Result:
     for said in event["body"].get("decisions", ()):
         claim = state.find_claim(said["proposal"])
         decisions.append(dict(said, key=claim and claim.key, text=state.body(claim.id)["value"].get("text") if claim else None))
-    answer = {name: event["body"][name] for name in ("handle", "answer", "key", "chosen", "proposal", "parents", "note")
+    answer = {name: event["body"][name] for name in ("handle", "answer", "key", "chosen", "proposal", "edit", "parents", "note")
               if event["kind"] == "resolution" and name in event["body"]}
     return {"revision": revision, "at": event["at"], "run": event["run"], "decisions": decisions, "warnings": reading.warnings,
             **({"answer": answer} if answer else {})}
@@ -5389,10 +6680,11 @@ def _find_questions(state: State, handle: str) -> list[Row]:
     return found
 
 
-def _get_question(state: State, handle: str) -> Row:
+def _get_question(vault: Vault, state: State, handle: str) -> Row:
     if not is_word(handle, "[CHX]-[0-9a-f]{6,64}", 66):
         raise Refused("bad-id", "%s is not a handle like C-7f3a91" % quote(handle), "review lists the open questions")
-    found = _find_questions(state, handle)
+    found = _find_questions(state, handle) if handle[0] != "X" else [
+        edit for edit in (describe_edit(vault, state, e) for e in state.open_edits()) if edit["whole"].startswith(handle)]
     if len(found) > 1:
         raise Refused("moved", "%s names %d questions: %s" % (handle, len(found), ", ".join(q["whole"][:16] for q in found)),
                       "say one with more digits")
@@ -5402,14 +6694,53 @@ def _get_question(state: State, handle: str) -> Row:
     return found[0]
 
 
+def describe_edit(vault: Vault, state: State, edit: Row) -> Row:
+    """Return an open edit as a question: what it changes of each subject now, and what of it cannot be read as a change."""
+    seen = state.seen_at(edit["tag"], edit["seq"])
+
+    def then(key: str) -> Body | None:
+        current = state.subject_seen(key, seen).current
+        return dict(state.body(current.id)["value"]) if current and current.op == "set" else None
+
+    path, changes = os.path.join(vault.recovery, edit["sha256"]), []
+    data = read_file(path) if os.path.isfile(path) else b""
+    if sha256(data) == edit["sha256"]:
+        rows, unread = read_edit(state, edit["path"], data, then)
+    else:
+        rows, unread = [], ["a folder stood in its place" if os.path.isdir(path) else "the bytes are not in recovery/ of this copy"]
+    for row in rows:
+        model = None if row["new"] else next((c for c in state.subject(row["key"]).frontier if c.op == "set"), None)
+        before = state.body(model.id)["value"] if model else {}
+        value = {n: said for n, said in {**before, **row["fields"], "op": "set"}.items() if said is not None}
+        fields = {n: [before.get(n), value.get(n)] for n in sorted(row["fields"]) if before.get(n) != value.get(n)}
+        if not is_value(value):
+            unread.append("%s: what was changed does not go with the value that stands now" % row["key"])
+        elif fields or row["new"]:
+            stands = state.subject(row["key"]).current
+            changes.append({"key": row["key"], "new": row["new"], "fields": fields, "value": value,
+                            "confirms": not row["new"] and stands.trust != "confirmed",
+                            "settles": [c.id for c in state.subject(row["key"]).contenders()] if stands else []})
+    frontiers = {row["key"]: [c.id for c in state.subject(row["key"]).frontier] for row in changes}
+    whole = edit_handle(edit["id"], frontiers)
+    return {"handle": whole[:8], "whole": whole, "edit": edit["id"], "path": edit["path"], "at": edit["at"], "sha256": edit["sha256"],
+            "size": edit["size"], "changes": changes, "unread": unread}
+
+
 def cmd_review(call: Call, args: Row) -> Result:
     """Return what waits for the owner: three closed questions at most, or all, or those of a handle or key."""
+    if args["all"] and call.vault().is_writable():
+        try:
+            with Work(call) as work:
+                meet_edits(work)
+                work.commit()
+        except Busy as error:
+            call.warnings.append("%s: the views were not looked at" % error.message)
     reading = Reading(call)
     state, about = reading.state, args["about"]
     counts = {"conflicts": state.tally("conflicts"), "held": state.tally("held"), "edits": state.tally("edits")}
     result: Result = {"questions": [], "counts": counts, "warnings": reading.warnings}
     if about and re.match("[CHX]-", about):
-        result["questions"] = [_get_question(state, about)]
+        result["edits" if about[0] == "X" else "questions"] = [_get_question(reading.vault, state, about)]
         return result
     if about:
         key = parse_key(about)
@@ -5426,23 +6757,26 @@ def cmd_review(call: Call, args: Row) -> Result:
     if args["all"]:
         ago = format_at(call.clock() - _OPEN_LONG_S * 1000)
         result["questions"] += [_question(state, c.key, c) for c in state.waiting("staged") if c.at < ago and c.op != "touch"]
-        result["edits"] = state.dicts("SELECT * FROM edit ORDER BY at, id")
+        result["edits"] = [describe_edit(reading.vault, state, edit) for edit in state.open_edits()]
     return result
 
 
 def cmd_resolve(call: Call, args: Row) -> Result:
     """Record the owner's answer to one question: a value confirmed, a close, own words, or a proposal set aside."""
-    _need_owner(args, "resolve")
+    need_owner(args, "resolve")
     choose, text = args["choose"], args["text"]
     if (choose is None) == (text is None):
         raise Usage("usage", "resolve needs either --choose or --text", "review %s shows the choices" % args["handle"])
+    refuse_secrets(args["allow_secret"], text=text, note=args["note"], measured=args["measured"])
     extra: Row = {"note": None if args["note"] is None else parse_block(args["note"], "note", SUMMARY_MAX)}
     with Work(call) as work:
         work.check_whole()
         state = work.state
-        question = _get_question(state, args["handle"])
         if args["measured"]:
             extra["evidence"] = [parse_measured(args["measured"])]
+        if re.match("X-|edits$", args["handle"]):
+            return _resolve_edits(work, args["handle"], choose, extra, args["allow_secret"])
+        question = _get_question(work.vault, state, args["handle"])
         fields = _answer(state, question, choose, text)
         resolution = work.add("resolution", handle=question["whole"], seen=work.seen(), **fields, **extra)
         work.commit()
@@ -5451,6 +6785,58 @@ def cmd_resolve(call: Call, args: Row) -> Result:
     return {"resolution": resolution, "key": question["key"], "answer": fields["answer"], "present": bool(door),
             "text": fields.get("value", {}).get("text"), "warnings": work.warnings,
             **({"kept": kept} if kept else {})}
+
+
+def _resolve_edits(work: Work, handle: str, choose: str | None, extra: Row, allow_secret: bool) -> Result:
+    """Adopt or dismiss one edit, or all that are open: what is adopted is the owner's statement, and closes an edit that says no more."""
+    if choose not in ("adopt", "dismiss"):
+        raise Refused("bad-choice", "%s is not among adopt, dismiss" % quote(choose or "--text"), "review --all shows the edits")
+    state, vault = work.state, work.vault
+    asked = None if handle == "edits" else _get_question(vault, state, handle)["edit"]
+    edits = [edit for edit in state.open_edits()  # what this command met was shown to nobody
+             if (edit["id"] == asked if asked else edit["id"] not in work.met)]
+    if not edits:
+        raise Refused("moved", "no edit that was shown is open", "review --all looks at the views and shows them")
+    adopted, closed, left, places = [], [], [], []
+    for edit in edits:
+        question = describe_edit(vault, state, edit)  # anew: one that was adopted before may have changed what stands
+        if choose == "adopt" and not question["changes"] and question["unread"]:
+            if handle != "edits":
+                raise Refused("bad-choice", "nothing of it can be adopted: %s" % "; ".join(question["unread"]),
+                              "propose what should hold, or --choose dismiss")
+            left.append({"edit": edit["id"], "path": edit["path"], "unread": question["unread"]})
+            continue
+        try:
+            for change in question["changes"] if choose == "adopt" else ():
+                names = ("text", "detail", "falsifier")
+                refuse_secrets(allow_secret, **{"%s of %s" % (name, change["key"]): change["value"].get(name) for name in names})
+        except Refused as refused:
+            if handle != "edits":
+                raise
+            left.append({"edit": edit["id"], "path": edit["path"], "unread": [refused.message]})
+            continue
+        for change in question["changes"] if choose == "adopt" else ():
+            adopted.append({"edit": edit["id"], "resolution": _adopt(work, question, change, extra), **change})
+            places += [question] if change["new"] else []
+        if choose == "dismiss" or not question["unread"]:
+            work.add("resolution", handle=question["whole"], answer="dismiss", edit=edit["id"], parents=[], depth=0, seen=work.seen(),
+                     **({} if question["changes"] and choose == "adopt" else extra))
+            closed.append({"edit": edit["id"], "path": edit["path"]})
+        else:
+            left.append({"edit": edit["id"], "path": edit["path"], "unread": question["unread"]})
+    for question in places:  # a note of the owner's whose bytes are kept: its subject's note comes in its place
+        path = vault.path(question["path"])
+        if os.path.isfile(path) and sha256(read_view(path) or b"") == question["sha256"]:
+            remove_file(path)
+    work.commit()
+    return {"answer": choose, "adopted": adopted, "closed": closed, "left": left, "warnings": work.warnings}
+
+
+def _adopt(work: Work, question: Row, change: Row, extra: Row) -> str:
+    frontier = work.state.subject(change["key"]).frontier
+    return work.add("resolution", handle=question["whole"], answer="adopt", edit=question["edit"], key=change["key"], source="user",
+                    value=change["value"], parents=sorted(c.id for c in frontier), depth=1 + max((c.depth for c in frontier), default=0),
+                    seen=work.seen(), **extra)
 
 
 def _answer(state: State, question: Row, choose: str | None, text: str | None) -> Row:
@@ -5498,7 +6884,7 @@ def cmd_config(call: Call, args: Row) -> Result:
     if value is None:
         reading = Reading(call)
         return {"settings": {n: reading.state.setting(n) for n in names if name in (None, n)}, "warnings": reading.warnings}
-    _need_owner(args, "changing a setting")
+    need_owner(args, "changing a setting")
     if name in SETTINGS:
         value = parse_integer(int(value) if re.fullmatch("[0-9]{1,15}", value) else value, name, *SETTINGS[name][1:])
     else:
@@ -5519,15 +6905,15 @@ def cmd_apply(call: Call, args: Row) -> Result:
     A bad line fails alone, and the exit status is then 4; with ``atomic`` none is recorded and it is 3. One append
     for the whole file if atomic, else one for each 1,000 operations.
     """
-    return _in_run(call, args, lambda work, run: _apply(work, run, args["lines"], args["atomic"]))
+    return _in_run(call, args, lambda work, run: _apply(work, run, args["lines"], args["atomic"], args["allow_secret"]))
 
 
-def _apply(work: Work, run: Row, lines: list[str], atomic: bool) -> Result:
+def _apply(work: Work, run: Row, lines: list[str], atomic: bool, allow_secret: bool) -> Result:
     results: list[Row] = []
     for n, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        row = _apply_line(work, run, n, line)
+        row = _apply_line(work, run, n, line, allow_secret)
         results.append(row)
         if atomic and "code" in row:
             raise Refused("atomic", "line %d: %s" % (n, row["message"]), "correct it; no operation of the file was recorded",
@@ -5540,7 +6926,7 @@ def _apply(work: Work, run: Row, lines: list[str], atomic: bool) -> Result:
     return dict(result, exit=4) if failed or held else result
 
 
-def _apply_line(work: Work, run: Row, number: int, line: str) -> Row:
+def _apply_line(work: Work, run: Row, number: int, line: str, allow_secret: bool) -> Row:
     """Carry out one operation; return its result, or the error that it failed with."""
     row: Row = {"line": number}
     try:
@@ -5555,6 +6941,7 @@ def _apply_line(work: Work, run: Row, number: int, line: str) -> Row:
             raise Usage("bad-operation", "%s has no %s" % (does, quote(unknown[0])), "it has %s" % ", ".join(OPERATIONS[does]))
         row["do"] = does
         op = {name: value for name, value in op.items() if value is not None and value != []}  # an empty list says nothing
+        op["allow_secret"] = allow_secret
         if does == "journal":
             row["entry"] = _journal(work, run, op)
         elif does == "propose":
@@ -5581,7 +6968,8 @@ def maintain(call: Call, args: Row) -> Result:
     state, today = reading.state, format_at(call.clock())
     entries = state.dicts(
         "SELECT e.id, e.run, e.at, e.importance, e.ref, e.text FROM entry e LEFT JOIN mark m ON m.tag=e.tag"
-        " WHERE e.seq>ifnull(m.seq, -1) AND NOT EXISTS(SELECT 1 FROM cite WHERE entry=e.id) ORDER BY e.at, e.seq, e.tag")
+        " WHERE e.text IS NOT NULL AND e.seq>ifnull(m.seq, -1) AND NOT EXISTS(SELECT 1 FROM cite WHERE entry=e.id)"
+        " ORDER BY e.at, e.seq, e.tag")
     residency = Residency(state)
     cooling = sorted((d for d in residency.hot if d["tier"] != 1), key=lambda d: (-d["expired"], d["heat"], d["key"]))
     expired = state.dicts("SELECT key, until FROM subject WHERE present=1 AND expired=1 ORDER BY until, key LIMIT 100")
@@ -5617,7 +7005,7 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
     """Make the cache and every view anew from the ledgers; return how many records and views, and how long each took."""
     with Work(call) as work:
         started = time.monotonic()
-        beside = os.path.join(work.vault.local, "rebuild.sqlite")
+        beside = work.vault.rebuilt
         state = create_cache(work.vault, beside)
         call.states.append(state)
         state.begin()
@@ -5632,7 +7020,7 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
         work.state = state = State(work.vault.cache)
         call.states.append(state)
         state.load()
-        state.is_new = True
+        state.meta["new"] = "1"
         state.begin()
         folded = time.monotonic()
         views = list(list_views(state))
@@ -5641,6 +7029,9 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
         records = sum(p.seq + 1 for p in work.state.positions.values())
     return {"records": records, "views": len(views) + 2, "fold_ms": round((folded - started) * 1000),
             "views_ms": round((time.monotonic() - folded) * 1000), "warnings": work.warnings}
+
+
+# == PROOFS == doctor: every check that the whole of a vault can be given == 400 ==
 
 
 def cmd_doctor(call: Call, args: Row) -> Result:
@@ -5654,18 +7045,22 @@ def cmd_doctor(call: Call, args: Row) -> Result:
 
     started = time.monotonic()
     state, records = _check_ledgers(vault, report, _schemas(args["schema"], args["strict"]))
-    call.states.append(state)
+    cached = open_cache(vault)
+    call.states += [state, cached] if cached else [state]
     checked = time.monotonic()
     views, doors = 0, {}
     if any(position.fault for position in state.positions.values()):
         report("notice", "unchecked-views", vault.root, "cache and views are not checked, and stay as they are, while a ledger is damaged:"
                " put it back from a copy first")
     else:
-        _check_cache(call, vault, state, report)
+        _check_cache(cached, vault, state, report)
         views = _check_views(vault, state, report)
         doors = _check_doors(vault, state, report) if views else {}
+    _check_reach(call, cached, vault, state, args["strict"], report)
+    _check_kept(vault, state, report)
     if not is_in_line(state, vault):  # what was compared with the cache and the views says nothing then
-        findings[:] = [f for f in findings if f["kind"] not in ("cache-differs", "view-missing", "view-stale", "orphan", "doors")]
+        fleeting = ("cache-differs", "view-missing", "view-stale", "orphan", "doors", "gone-back", "ends-early")
+        findings[:] = [f for f in findings if f["kind"] not in fleeting]
         report("notice", "written-meanwhile", vault.root, "another command wrote while this one read: run it again to check the views")
     _check_files(vault, report)
     errors, warnings = (sum(f["severity"] == s for f in findings) for s in ("error", "warning"))
@@ -5703,10 +7098,10 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
     state = create_cache(vault, ":memory:")
     state.begin()
     streams: dict[str, Any] = {}
-    for tag, stat in list_ledgers(vault).items():
+    for tag, status in list_ledgers(vault).items():
         position = state.positions[tag] = first_position(vault, tag)
-        position.stamp = stamp_of(stat)
-        units = replay(vault, position, stat.st_size)
+        position.stamp = stamp_of(status)
+        units = replay(vault, position, status.st_size, state.struck)
         streams[tag] = (units, next(units, None))
     done: dict[str, int] = {}
     seen: dict[str, dict[str, int]] = {tag: {} for tag in streams}
@@ -5714,13 +7109,14 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
         tag = _next_ledger(streams, seen, done)
         units, unit = streams[tag]
         for head, body, text in unit:
+            _check_references(vault, state, tag, head, body, seen[tag], report)
             seen[tag].update(body.get("seen", {}))
             if head["kind"] == "revision":
                 _replay_decisions(vault, state, tag, head, body, dict(seen[tag], **{tag: head["seq"] - 1}), done, report)
             apply_record(state, tag, head, body, text)
             if canonical(body) != text:
                 report("error", "not-canonical", vault.ledger(tag), "the body is not in its one canonical form", line=head["seq"] + 1)
-            for message in schema({"head": head, "body": body}) if schema else ():
+            for message in schema({"head": head, "body": body}) if schema and "erased" not in body else ():
                 report("error", "schema", vault.ledger(tag), message, line=head["seq"] + 1)
         done[tag] = unit[-1][0]["seq"]
         state.flush_some()
@@ -5729,13 +7125,29 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
     state.commit()
     for position in state.positions.values():
         if position.fault:
-            report("error", position.fault["kind"], position.fault["path"], position.fault["detail"], line=position.fault["line"],
-                   record=position.fault["record"])
+            _check_rest(vault, state, position, report)
         if position.torn:
             report("warning", "torn", vault.ledger(position.tag), "%d bytes of a unit that is not whole" % position.torn,
-                   line=position.seq + 2)
+                   line=count_lines(vault, position.tag, position.offset) + 1, record="%d-%s" % (position.seq + 1, position.tag))
+        if position.unscrubbed:
+            report("warning", "unscrubbed", vault.ledger(position.tag), "it holds the text of %d erased records again; the next command"
+                   " that writes erases it" % position.unscrubbed)
     _check_rules(vault, state, report)
     return state, sum(p.seq + 1 for p in state.positions.values())
+
+
+def _check_rest(vault: Vault, state: State, position: Position, report: Any) -> None:
+    """Report the fault at which a ledger's reading stopped, and every line after it that is none by itself."""
+    fault = position.fault or {}
+    path, erased = vault.ledger(position.tag), state.struck.skeletons(position.tag)
+    report("error", fault["kind"], path, fault["detail"], line=fault["line"], record=fault["record"])
+    with open(path, "rb") as file:
+        for n, line in enumerate(lines_of(file), 1):
+            try:
+                if n > fault["line"]:
+                    decode_record(line, erased)
+            except BadRecord as bad:
+                report("error", bad.fault, path, bad.detail, line=n, record=record_of(line, n - 1, position.tag))
 
 
 def _next_ledger(streams: dict[str, Any], seen: dict[str, dict[str, int]], done: dict[str, int]) -> str:
@@ -5759,7 +7171,9 @@ def _replay_decisions(vault: Vault, state: State, tag: str, head: Body, body: Bo
 
     ``done`` is how far each ledger was folded before its unit.
     """
-    proposals = [state.find_claim(d["proposal"]) for d in body["decisions"]]
+    decisions = [(said, state.find_claim(said["proposal"])) for said in body["decisions"]]
+    decisions = [(said, p) for said, p in decisions if not p or not (  # what rested on what is erased or lost cannot be decided anew
+        state.has_erased(p.key) or state.struck.has_lost((*p.base, *p.staged)))]
 
     def find_subject(key: str, base: list[Any]) -> Subject:
         if all(upto <= look.get(other, -1) for other, upto in done.items()) or not state.has_moved(key, look):
@@ -5767,27 +7181,98 @@ def _replay_decisions(vault: Vault, state: State, tag: str, head: Body, body: Bo
         claims, facts = state.records_of(key)
         return subject_within(claims, facts, lambda tag, seq, at: seq <= look.get(tag, -1))
 
-    made = {d["proposal"]: d for d in decide_all(state, [p for p in proposals if p], head["at"], find_subject)}
-    for said, proposal in zip(body["decisions"], proposals):
+    rests = any(first <= look.get(other, -1) for other, spans in state.struck.lost.items() for first, _ in spans)
+    made = {d["proposal"]: d for d in decide_all(state, [p for _, p in decisions if p], head["at"], find_subject)}
+    for said, proposal in decisions:
         due, where = made.get(said["proposal"]), {"line": head["seq"] + 1, "record": format_id("V", head["seq"], tag)}
         if due is None and not proposal:
             report("notice", "unchecked-decision", vault.ledger(tag), "%s is in a ledger that is not here" % said["proposal"], **where)
-        elif due != said:
+        elif due != said and rests:
+            report("notice", "unchecked-decision", vault.ledger(tag), "%s may rest on lines that are lost" % said["proposal"], **where)
+        elif due != said or any(f.tag == tag and f.outcome in ("accepted", "noop", "held") for f in state.facts(said["proposal"])):
             rule = "%s/%s" % (due["outcome"], due["reason"]) if due else "that its base must be here first"
             report("error", "false-decision", vault.ledger(tag), "%s was decided %s/%s, the rules say %s" % (
                 said["proposal"], said["outcome"], said["reason"], rule), **where)
 
 
+def _check_references(vault: Vault, state: State, tag: str, head: Body, body: Body, seen: dict[str, int], report: Any) -> None:
+    """Report what no engine would have written at this place of its ledger, which had ``seen`` others so far."""
+    where = {"line": head["seq"] + 1, "record": format_id(LETTERS[head["kind"]], head["seq"], tag)}
+    path, look = vault.ledger(tag), {**seen, **body.get("seen", {}), tag: head["seq"] - 1}
+    if tag in body.get("seen", {}):
+        report("error", "bad-seen", path, "it has seen itself", **where)
+    named = [body[name] for name in ("run", "proposal", "chosen", "edit") if name in body]
+    named += [i for name in ("base", "staged", "parents") for i in body.get(name, ())]
+    named += [i for d in body.get("decisions", ()) for i in (d["proposal"], *d.get("parents", ()), *([d["rests"]] if "rests" in d else []))]
+    run = body.get("run", "")
+    before = {} if "seen" in body else {**state.look(run), run[-8:]: INTEGER_MAX}  # a run may go on in another ledger of its copy
+    for one in named:
+        number, other = int(one[1:-9]), one[-8:]
+        if number > (look[tag] if other == tag else max(look.get(other, -1), before.get(other, -1))):
+            report("error", "unseen", path, "it names %s, which it had not seen" % one, **where)
+        elif one[0] == "R" and other in state.positions and state.find_run(one) is None and not state.struck.has_lost([one]):
+            report("error", "dangling", path, "it names %s, which is no run" % one, **where)
+    ending = state.one("SELECT tag, seq FROM ending WHERE run=?", body.get("run"))
+    if ending and ending[1] <= look.get(ending[0], -1) and head["kind"] in ("journal", "proposal", "run-close"):
+        report("error", "closed-run", path, "%s was closed before" % body["run"], **where)
+    if head["kind"] == "mark" and body["upto"].get(tag, -1) >= head["seq"]:
+        report("error", "unseen", path, "it marks what comes after it", **where)
+    if head["kind"] == "resolution" and "erased" not in body and not _is_true_answer(state, body, look):
+        report("error", "false-answer", path, "it is not the answer that it says", **where)
+    if head["kind"] == "withdrawal" and not _is_withdrawable(state, body, look):
+        report("error", "not-withdrawable", path, "%s was no contender" % body["proposal"], **where)
+
+
+def _is_true_answer(state: State, body: Body, look: dict[str, int]) -> bool:
+    """Tell whether an answer has the value that it took, and the handle of the question that its parents make."""
+    taken = state.find_claim(body.get("chosen") or body.get("proposal") or "")
+    said = state.body(taken.id) if taken is not None else {"erased": True}
+    if "erased" not in said and (taken.key != body["key"] or (
+            "value" in body and (said["value"], taken.source) != (body["value"], body["source"]))):
+        return False
+    if body["answer"] in ("choose", "close", "text"):
+        return bool(conflict_handle(body["key"], body["parents"]).startswith(body["handle"]) and (
+            "chosen" not in body or body["chosen"] in body["parents"]))
+    if body["answer"] == "accept":
+        frontiers = (body["parents"], [i for i in body["parents"] if i != body["proposal"]])
+        return any(held_handle(body["key"], ids, body["proposal"]).startswith(body["handle"]) for ids in frontiers)
+    if "key" not in body or body["key"] != (taken.key if taken else body["key"]):
+        return bool(body["answer"] == "dismiss")
+    frontier = sorted(c.id for c in state.subject_seen(body["key"], look).frontier)
+    if body["answer"] == "adopt":
+        return bool(frontier == body["parents"] or state.struck.has_lost(body["parents"]))
+    return bool(held_handle(body["key"], frontier, body["proposal"]).startswith(body["handle"]))
+
+
+def _is_withdrawable(state: State, body: Body, look: dict[str, int]) -> bool:
+    """Tell whether a proposal was, by what the ledger had seen, not accepted yet or one of several on the frontier."""
+    claim = state.find_claim(body["proposal"])
+    if claim is None or claim.made is None or state.has_erased(claim.key):  # what is erased says nothing, so it is no contender
+        return True
+    subject = state.subject_seen(claim.key, look)
+    made = claim.id in subject.known and subject.known[claim.id].standing
+    return not made or bool(len({c.effect for c in subject.frontier}) > 1 and claim.id in [c.id for c in subject.frontier])
+
+
 def _check_rules(vault: Vault, state: State, report: Any) -> None:
     """Report every record that counts for nothing by the rules of PROTOCOL section 5, and ids that name no record."""
+    for claim, flaw, tag, seq in state.rows("SELECT id, flaw, tag, seq FROM claim WHERE flaw IS NOT NULL ORDER BY 1"):
+        report("error", flaw, vault.ledger(tag), "%s counts for nothing" % claim, line=seq + 1, record=claim)
     for target, child in state.rows("SELECT target, child FROM awaited ORDER BY 1, 2"):
-        position = state.positions.get(target.split("-")[1])
-        here = position is not None and int(target[1:].split("-")[0]) <= position.seq
+        position = state.positions.get(target[-8:])
+        here = position is not None and int(target[1:-9]) <= position.seq and not state.struck.has_lost([target])
+        where: Row = {"line": int(child[1:-9]) + 1, "record": child}
         if here:
-            report("error", "dangling", vault.ledgers, "%s names %s, which is no record of that kind" % (child, target), record=child)
+            report("error", "dangling", vault.ledger(child[-8:]), "%s names %s, which is no record of that kind" % (child, target), **where)
         else:
-            report("notice", "awaited", vault.ledgers, "%s names %s, in a ledger or a part of one that is not here" % (child, target),
-                   record=child)
+            report("notice", "awaited", vault.ledger(child[-8:]), "%s names %s, in a ledger or a part of one that is not here" % (
+                child, target), **where)
+    for entry, claim in state.rows("SELECT entry, claim FROM cite WHERE entry NOT IN (SELECT id FROM entry) ORDER BY 1, 2"):
+        position = state.positions.get(entry[-8:])
+        due = position and (int(entry[1:-9]) <= position.seq or entry[-8:] == claim[-8:])
+        if due and not state.struck.has_lost([entry]):
+            report("error", "dangling", vault.ledger(claim[-8:]), "%s names %s, which is no entry" % (claim, entry),
+                   line=int(claim[1:-9]) + 1, record=claim)
     suspects = state.rows(  # an only fact that became the claim's outcome was counted, so nothing is wrong with it
         "SELECT DISTINCT f.proposal FROM fact f JOIN claim c ON c.id=f.proposal WHERE f.outcome IN ('accepted', 'withdrawn') AND"
         " (c.outcome<>f.outcome OR 1<(SELECT count(*) FROM fact g WHERE g.proposal=f.proposal AND g.outcome=f.outcome)) ORDER BY 1")
@@ -5797,23 +7282,68 @@ def _check_rules(vault: Vault, state: State, report: Any) -> None:
             flaw = find_flaw(state, claim, fact)
             if flaw:  # a run may have withdrawn its owner's statement here while it was accepted in another copy
                 severity = "notice" if fact.outcome == "withdrawn" and fact.run == claim.run else "error"
-                report(severity, flaw, vault.ledger(fact.tag), "what it says of %s counts for nothing" % proposal, line=fact.seq + 1)
+                letter = {"withdrawn": "W", "answered": "S", "declined": "S"}.get(fact.outcome, "V")
+                report(severity, flaw, vault.ledger(fact.tag), "what it says of %s counts for nothing" % proposal, line=fact.seq + 1,
+                       record=format_id(letter, fact.seq, fact.tag))
 
 
-def _check_cache(call: Call, vault: Vault, state: State, report: Any) -> None:
-    cached = open_cache(vault)
-    call.states += [cached] if cached else []
+def _check_cache(cached: State | None, vault: Vault, state: State, report: Any) -> None:
+    """Compare the cache with the state that the ledgers make, table by table."""
     if cached is None:
         report("notice", "no-cache", vault.cache, "there is no cache that can be read; the next command makes one")
     elif not is_in_line(cached, vault):
         report("notice", "cache-behind", vault.cache, "it is behind the ledgers; the next command folds the rest")
     else:
+        for (said,) in cached.db.execute("PRAGMA integrity_check(1)"):
+            if said != "ok":
+                report("error", "cache-differs", vault.cache, said)
         for table in COMPARED:
             where = " WHERE n<>0" if table in ("part", "tally") else ""
-            order_by = {"look": "1, 2", "cite": "1, 2", "fact": "1, 2, 3", "move": "1, 2", "verification": "1, 2"}.get(table, "1")
+            order_by = {"fact": "1, 2, 3", "lost": "1, 2, 3", **dict.fromkeys(
+                ("look", "cite", "move", "verification", "parent", "awaited", "erased"), "1, 2")}.get(table, "1")
             sql = "SELECT * FROM %s%s ORDER BY %s" % (table, where, order_by)
             if any(a != b for a, b in _pairs(cached.db.execute(sql), state.db.execute(sql))):
                 report("error", "cache-differs", vault.cache, "its table %s is not what the ledgers make" % table)
+
+
+def _check_reach(call: Call, cached: State | None, vault: Vault, state: State, strict: bool, report: Any) -> None:
+    """Report ledgers that end before what this machine wrote, the cache has read, or another ledger says it had seen."""
+    witness = Witness(call, vault)
+    for said in describe_behind(state, witness):
+        report("warning" if strict or not said.startswith("notice") else "notice", "gone-back", witness.path, said)
+    upto = {tag: (p.seq, "the cache") for tag, p in cached.positions.items()} if cached else {}
+    for reader, seen in [*sorted(state.seen.items()), ("of a mark", dict(state.rows("SELECT tag, seq FROM mark")))]:
+        for tag, seq in seen.items():
+            upto[tag] = max(upto.get(tag, (-1, "")), (seq, "the ledger " + reader))
+    for tag, (seq, who) in sorted(upto.items()):
+        position = state.positions.get(tag)
+        if position is None or (position.seq < seq and not position.fault):
+            report("warning", "ends-early", vault.ledger(tag), "it has %d records, and %s has read %d" % (
+                position.seq + 1 if position else 0, who, seq + 1))
+
+
+def _check_kept(vault: Vault, state: State, report: Any) -> None:
+    """Report kept bytes that are not what their name says, and those that a record of this copy names and that are gone."""
+    gone = {name for event in state.erasures() for name in event["body"].get("files", ())}
+    sizes = {event["body"].get("sha256"): event["body"].get("size") for event in state.repairs()}
+    names = set(os.listdir(vault.recovery)) if os.path.isdir(vault.recovery) else set()
+    for name in sorted(names):
+        path = os.path.join(vault.recovery, name)
+        plain = not os.path.islink(path)
+        found = hash_folder(path) if plain and os.path.isdir(path) else sha256(read_file(path)) if plain and os.path.isfile(path) else ""
+        if found != name.split(".")[0] or (os.path.isfile(path) and sizes.get(name) not in (None, os.path.getsize(path))):
+            report("warning", "kept-differs", path, "its bytes are not those that its name says")
+    own = read_replica(vault)["tags"]
+    elsewhere = any(event["tag"] not in own for event in state.erasures())  # it could not name what is kept here
+    for event in state.repairs():
+        if event["body"]["what"] == "loss":
+            report("notice", "given-up", vault.ledger(ledger_of(event["body"])), "lines %s no longer count" % ", ".join(
+                "%d-%d" % (first + 1, last + 1) for first, last in event["body"]["lines"]), record=event["id"])
+        name = event["body"].get("sha256")
+        if name and name not in names and name not in gone and event["tag"] in own:
+            told = elsewhere or (state.struck.erased and event["body"]["what"] != "view")  # so do damaged ledgers that held erased text
+            report("notice" if told else "warning", "kept-missing", os.path.join(vault.recovery, name),
+                   "%s names these bytes, and they are gone" % event["id"], record=event["id"])
 
 
 def _pairs(one: Iterator[Any], other: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
@@ -5826,7 +7356,7 @@ def _pairs(one: Iterator[Any], other: Iterator[Any]) -> Iterator[tuple[Any, Any]
 
 def _check_views(vault: Vault, state: State, report: Any) -> int:
     """Compare every view on disk with a fresh rendering, and report those that no state asks for; return how many were due."""
-    if not os.path.lexists(vault.path("MEMORY.md")):
+    if not any(os.path.lexists(vault.path(name)) for name in ("MEMORY.md", "INDEX.md", *FOLDERS)):
         report("notice", "no-views", vault.root, "no view was rendered here yet, as in a new clone; the next command makes them")
         return 0
     residency = Residency(state)
@@ -5835,7 +7365,7 @@ def _check_views(vault: Vault, state: State, report: Any) -> int:
     for name, text in [*due, *((view_path(*view), render_view(state, *view)) for view in list_views(state))]:
         names.add(name)
         try:
-            there = _read_view(vault.path(name))
+            there = read_view(vault.path(name))
         except OSError as error:
             report("warning", "view-blocked", vault.path(name), "it cannot be read: %s" % error.strerror)
             continue
@@ -5855,7 +7385,7 @@ def _check_doors(vault: Vault, state: State, report: Any) -> Row:
     seen: set[str] = set()
     for name, where, pattern in (("MEMORY.md", "hot", r"- \*\*(%s)\*\* " % KEY_PATTERN),
                                  ("INDEX.md", "index", r"- \[\[notes/(%s)\|" % KEY_PATTERN)):
-        text = (_read_view(vault.path(name)) or b"").decode("utf-8", "replace") if not os.path.isdir(vault.path(name)) else ""
+        text = (read_view(vault.path(name)) or b"").decode("utf-8", "replace") if os.path.isfile(vault.path(name)) else ""
         for line in text.split("\n"):
             found = re.match(pattern, line)
             count = re.match(r"- (?:[a-z0-9-]+|all others): ([0-9]+)", line) if where == "index" else None
@@ -5875,16 +7405,24 @@ def _check_doors(vault: Vault, state: State, report: Any) -> Row:
 
 
 def _check_files(vault: Vault, report: Any) -> None:
-    """Report links that leave the vault, and files that others may write."""
-    for folder, folders, files in os.walk(vault.root):
-        for name in sorted(folders) + sorted(files):
-            path = os.path.join(folder, name)
-            if os.path.islink(path):
-                target = os.path.realpath(path)
-                if not target.startswith(vault.root + os.sep):
-                    report("warning", "link-outside", path, "it leads out of the vault, to %s" % target)
-            elif os.name == "posix" and os.lstat(path).st_mode & 0o022:
-                report("warning", "writable-by-others", path, "its group or everyone may write it")
+    """Report links that leave the vault, and files that others may write or own."""
+    private = os.path.join(vault.root, PRIVATE)
+    owner = os.stat(private).st_uid
+    for path in (vault.root, *(os.path.join(folder, name) for folder, folders, files in os.walk(vault.root)
+                               for name in sorted(folders) + sorted(files))):
+        if os.path.islink(path):
+            target = os.path.realpath(path)
+            if not target.startswith(vault.root + os.sep) and not path.startswith(os.path.join(vault.recovery, "")):
+                report("warning", "link-outside", path, "it leads out of the vault, to %s" % target)
+            continue
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:  # of a command that works meanwhile
+            continue
+        if os.name == "posix" and found.st_mode & 0o022:
+            report("warning", "writable-by-others", path, "its group or everyone may write it")
+        if found.st_uid != owner and path.startswith(private):
+            report("warning", "foreign-file", path, "it belongs to another user than the vault")
 
 
 # == FINDING == the commands that search: search, index, eval, model, maintain == 500 ==
@@ -6220,10 +7758,11 @@ def _answer_question(searching: Searching, question: str, mode: str | None, allo
 
 def _standing_of(searching: Searching, row: Row) -> Row:
     """Return what a hit is now, and who says so; nothing of that is taken from a file that is not as the state renders it."""
-    state, text = searching.reading.state, searching.recorded(row["path"])[1]
+    state, (view, text) = searching.reading.state, searching.recorded(row["path"])
     if row["kind"] == "free":
         return {"status": "edited" if text is not None else "foreign" if row["source"] else "free"}
-    if text is None or sha256(text) != row["sha256"]:  # a seal can be put under any text
+    said = read_page(row["path"], text, kind_of(view)).chunks if text is not None and sha256(text) == row["sha256"] else []
+    if not any((one.first, one.last, one.text) == (row["first"], row["last"], row["text"]) for one in said):  # who can write, can seal
         return {"status": "foreign", "source": "external", "trust": None, "actor": None}
     if row["kind"] == "journal":
         return {"status": "entry"}
@@ -6364,7 +7903,286 @@ def _add_model(call: Call, what: str, args: Row) -> Result:
             "warnings": [missing] if missing else []}
 
 
-# == CLI == one command table; parsing, printing, exit status == 760 ==
+# == REPAIR == the owner's commands against harm: restore, witness, erase == 300 ==
+
+#: Commits of a ledger that `restore --from-git` looks at.
+_COMMITS_MAX = 200
+#: Records that one record of an erasure names.
+_TARGETS_MAX = 1_500
+
+
+def cmd_restore(call: Call, args: Row) -> Result:
+    """Put damaged or missing ledgers together again from sound lines of any copy, or record which lines no longer count."""
+    named = args["from"] is not None or args["from_git"] is not None
+    if named and args["accept_loss"]:
+        raise Usage("usage", "restore takes copies or --accept-loss, not both", "restore --help")
+    if args["accept_loss"]:
+        need_owner(args, "giving up lines of a ledger")
+    with Work(call) as work:
+        work.check_whole(decides=False)
+        known = _known_tails(work)
+        found = _find_copies(call, work, args)
+        struck = scan_struck(work.vault, [(tag, data) for tag, copies in found.items() for data in copies])
+        damaged = [p.tag for p in work.state.positions.values() if p.fault]
+        tags = found if named else damaged
+        plans = [_plan(work, tag, found.get(tag, []), struck, known, args["accept_loss"]) for tag in sorted(tags)]
+        for tag in sorted(set(tags) & set(work.state.struck.lost)):
+            spans = ", ".join("lines %d-%d" % (first + 1, last + 1) for first, last in work.state.struck.lost[tag])
+            work.warnings.append("%s: %s were given up before, and count no more whoever has them" % (work.vault.ledger(tag), spans))
+        if named and not any(plans):  # refused, if one is damaged that mends itself by no copy
+            plans = [_plan(work, tag, found.get(tag, []), struck, known, False) for tag in damaged]
+        work.barred, work.position = {plan["tag"] for plan in plans if plan}, None  # no repair is recorded in what it replaces
+        rows = [_mend(work, plan) for plan in plans if plan]
+    call.warnings[:] = [said for said in call.warnings if not said.startswith(("damaged: ", "gone back: ", "notice: "))]  # said anew
+    with Work(call) as work:  # made anew from what the ledgers hold now
+        work.commit()
+    return {"restored": rows, "warnings": work.warnings}
+
+
+def _known_tails(work: Work) -> dict[str, tuple[int, str | None]]:
+    """Return how far the own ledgers are known to go, with the hash of the last line that was written here."""
+    known: dict[str, tuple[int, str | None]] = {}
+    own = [(tag, *said) for tag, said in read_replica(work.vault)["tags"].items() if said[1]]  # but for those that were given up
+    own += [(tag, said["seq"], said["tail"]) for tag, said in work.witness.said["tags"].items() if not work.witness.is_of_another()]
+    for tag, seq, tail in own:
+        if seq >= known.get(tag, (-1, None))[0]:
+            known[tag] = (seq, tail)
+    return known
+
+
+def _find_copies(call: Call, work: Work, args: Row) -> dict[str, list[bytes]]:
+    """Return the bytes of every copy that was named, by the ledger that it is a copy of."""
+    copies: dict[str, list[bytes]] = {}
+    if args["from_git"] is not None:
+        copies = _git_copies(work.vault, args["from_git"])
+        if not copies:
+            raise Refused("short-copy", "git holds no ledger of this vault%s" % (" at " + args["from_git"] if args["from_git"] else ""),
+                          "name a revision that does, or restore --from FILE")
+    for path in (os.path.join(call.folder, one) for one in args["from"] or ()):
+        folders = (path, os.path.join(path, "ledger"), os.path.join(path, PRIVATE, "ledger")) if os.path.isdir(path) else ()
+        found = [os.path.join(folder, name) for folder in folders for name in sorted(os.listdir(folder) if os.path.isdir(folder) else ())
+                 if name.endswith(".jsonl")]
+        for one in found if folders else [path]:
+            data = read_file(one)
+            tag = _tag_of(data) or os.path.basename(one)[:8]
+            if not is_tag(tag):
+                raise Refused("short-copy", "%s is no copy of a ledger" % one, "name a file like k7qdm2xw.jsonl, or a copy of the vault")
+            copies.setdefault(tag, []).append(data)
+        if folders and not found:
+            raise Refused("short-copy", "%s holds no ledger" % path, "name a file like k7qdm2xw.jsonl, or a copy of the vault")
+    return copies
+
+
+def _tag_of(data: bytes) -> str | None:
+    """Return the tag that the first sound line of a replica names, or None."""
+    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:20]:
+        try:
+            head, body, _, _ = decode_record(line.rstrip(b"\r") + b"\n")
+        except BadRecord:
+            continue
+        return body["tag"] if head["kind"] == "replica" else None
+    return None
+
+
+def _git_copies(vault: Vault, revision: str) -> dict[str, list[bytes]]:
+    """Return what git holds of each ledger: at a revision, or at every commit that changed it, the latest first."""
+    import subprocess
+
+    def git(*words: str) -> bytes:
+        try:
+            done = subprocess.run(["git", "-c", "log.showSignature=false", "-C", vault.root, *words], capture_output=True, check=False)  # noqa: S603, S607 - no shell
+        except FileNotFoundError:
+            raise Unsupported("missing-package", "restore --from-git needs the program git", "install it, or restore --from FILE") from None
+        return done.stdout if done.returncode == 0 else b""
+
+    if revision.startswith("-"):
+        raise Usage("usage", "--from-git: %s is no revision" % quote(revision), "restore --from-git HEAD")
+    folder, copies = "./%s/ledger/" % PRIVATE, {}
+    for path in sorted(set(git("log", "--all", "--format=", "--name-only", "--", folder).decode("utf-8", "replace").split("\n"))):
+        name = folder + path.rpartition("/")[2]
+        log = ("log", "--all", "--format=%H", "-n", str(_COMMITS_MAX), "--", name)
+        revisions = [revision] if revision else git(*log).decode("ascii").split()
+        found = [data for data in (git("show", "%s:%s" % (one, name)) for one in revisions) if data]
+        if found and is_tag(name[len(folder):-6]) and name.endswith(".jsonl"):
+            copies[name[len(folder):-6]] = found
+    return copies
+
+
+def _plan(work: Work, tag: str, copies: list[bytes], struck: Struck, known: Row, accept_loss: bool) -> Row | None:
+    """Return how one ledger is put together again, or what of it is given up; None where nothing is to be done."""
+    vault, state = work.vault, work.state
+    path, position = vault.ledger(tag), state.positions.get(tag) or first_position(vault, tag)
+    there, _ = scrub(read_file(path) if os.path.lexists(path) else b"", tag, struck)  # what is kept of it holds no erased text
+    links = Links(vault, tag, struck)
+    for data in copies:
+        links.add(data)
+    links.add(there, here=True)
+    for other in list_ledgers(vault).keys() - {tag}:
+        links.remove(read_file(vault.ledger(other)))
+    seq, tail = known.get(tag, (-1, None))
+    due = seq if tail else _last_seq(Links(vault, tag, struck), there)  # what another copy wrote and this one has not got is not lost
+    tail = tail if tail in links.lines else None
+    chain = links.whole(links.chain(links.first, 0, tail))
+    kept, spans = links.segments(due, tail)
+    spans = [span for span in spans if not all(state.struck.is_lost(tag, n) for n in range(span[0], span[1] + 1))]
+    if not position.fault and len(chain) - 1 <= position.seq and (position.seq < 0 or position.tail in chain):
+        return None
+    if spans and not accept_loss:
+        lines = ", ".join("%d-%d" % (a + 1, b + 1) for a, b in spans)
+        raise Refused("short-copy", "%s: lines %s are in no copy that was named" % (path, lines),
+                      "restore --from another copy or --from-git; with none, restore --accept-loss gives them up", path=path)
+    fault, data = position.fault or {}, b"".join(links.lines[top][1] for top in kept)
+    return {"there": there, "data": data, "tag": tag, "path": path, "line": fault.get("line"), "kind": fault.get("kind"),
+            "before": position.seq + 1, "after": len(kept), "lost": spans}
+
+
+def _mend(work: Work, plan: Row) -> Row:
+    """Put one ledger together again as planned.
+
+    The damaged bytes are kept and the repair is recorded before the file is replaced: a repair that was killed is done again.
+    """
+    vault, there, data, spans = work.vault, plan.pop("there"), plan.pop("data"), plan["lost"]
+    fields: Row = {"path": "%s/ledger/%s.jsonl" % (PRIVATE, plan["tag"]), "sha256": keep_bytes(vault, there), "size": len(there)}
+    if not any(all(event["body"].get(name) == value for name, value in fields.items()) for event in work.state.repairs()):
+        work.add("recovery", what="loss" if spans else "restored", lines=spans or None, **fields)
+        work.save()
+    replace_file(vault, plan["path"], data, durable=True)
+    return dict(plan, sha256=fields["sha256"])
+
+
+def _last_seq(own: Links, there: bytes) -> int:
+    """Return how far the lines of a damaged file go, those at its end that cannot be read counted; not those of another ledger."""
+    own.add(there)
+    linked = [head["seq"] for top, (head, _) in own.lines.items()
+              if head["prev"] == own.first or head["prev"] in own.lines or top in own.next]
+    torn = own.unread and not there.endswith(b"\n")
+    return max(linked, default=-1) + own.unread - torn
+
+
+def cmd_witness(call: Call, args: Row) -> Result:
+    """Return what this machine remembers of the vault and what is missing of that; with ``accept`` take the present as right."""
+    if args["accept"]:
+        need_owner(args, "taking the present as right")
+        with Work(call) as work:
+            behind, witness = work.witness.behind(work.state), work.witness
+            tags = {} if witness.is_of_another() else witness.said["tags"]
+            for row in behind:
+                bar_tag(work.held, work.vault, row["tag"], row["was"] - 1)
+                position = work.state.positions.get(row["tag"]) or Position(row["tag"], -1, "", "")
+                tags[row["tag"]] = {"seq": position.seq, "tail": position.tail, "start": position.start, **work.state.count_of(row["tag"])}
+            witness.said = {"vault": work.vault.id, "tags": tags}
+            witness.write(work.held)
+        call.warnings.clear()
+        return {"path": witness.path, "accepted": behind, "behind": [], "tags": witness.said["tags"], "warnings": []}
+    reading = Reading(call)
+    said = reading.witness.said
+    return {"path": reading.witness.path, "accepted": [], "behind": reading.witness.behind(reading.state), "tags": said["tags"],
+            "warnings": reading.warnings}
+
+
+def cmd_erase(call: Call, args: Row) -> Result:
+    """Erase the text of records, wherever the vault holds it, and return where else it was found."""
+    ids, text = _parse_erasure(args)
+    with Work(call) as work:
+        work.check_whole()
+        meet_edits(work)
+        work.commit()
+        targets, texts = _find_targets(work, ids, text)
+        forms = {form for one in texts for form in forms_of(one)}
+        files = find_kept(work.vault, texts, text)
+        kept = {body["sha256"] for kind, body in targets.values() if kind == "recovery" and "sha256" in body}
+        files = sorted({*files, *(name for name in kept if os.path.lexists(os.path.join(work.vault.recovery, name)))})
+        targets.update((event["id"], ("recovery", event["body"])) for event in work.state.repairs()
+                       if event["body"].get("sha256") in files and "erased" not in event["body"])
+        note = None if args["note"] is None else parse_block(args["note"], "note", SUMMARY_MAX)
+        if note is not None and any(one.casefold() in note.casefold() for one in texts):
+            raise Refused("bad-value", "--note says what is erased, and would stay", "say it in other words")
+        if not targets and not files:
+            remains = find_files(work.vault.root, forms)
+            if text is not None and not remains:
+                raise NotFound("not-found", "nothing in the vault holds that text", "search finds what is written otherwise")
+            return _erased(work, [], [], [], remains)
+        if not args["human_approved"]:
+            raise Refused("needs-approval", _describe_erasure(work.state, targets, files), "ask the owner; on a yes, add --human-approved")
+        named = sorted(targets)
+        erasures = [_erase(work, named[n:n + _TARGETS_MAX] or named[:1], targets, files[n:n + _TARGETS_MAX], note)
+                    for n in range(0, max(len(named), len(files) if named else 0), _TARGETS_MAX)]
+    with Work(call) as work:  # the fold is made anew without the text, which is taken out of ledgers, kept files and index
+        remove_kept(work.vault, files)
+        work.commit()
+        measured = os.path.join(work.vault.local, "eval.jsonl")
+        if find_files(work.vault.local, forms) == [measured]:  # it repeats what the owner wrote beside a question
+            remove_file(measured)
+        return _erased(work, erasures, named, files, find_files(work.vault.root, forms, work.warnings))
+
+
+def _parse_erasure(args: Row) -> tuple[list[str], str | None]:
+    """Return the ids and the text that are to be erased, or refuse."""
+    ids = [parse_id(target, ERASABLE, "target") for target in args["targets"]]
+    text = None if args["text"] is None else args["text"].strip("\n")
+    if not ids and text is None:
+        raise Usage("usage", "erase needs the ids of records, or --text", "erase --help")
+    if text is not None and find_refused(text, block=True) is not None:
+        raise Refused("bad-text", "--text: no record can hold that", "give the text as it stands in a record")
+    if text is not None and len(text.strip()) < ERASED_TEXT_MIN:
+        raise Refused("bad-value", "--text: %d characters stand in too much, %d at least" % (len(text), ERASED_TEXT_MIN), "give more of it")
+    return ids, text
+
+
+def _describe_erasure(state: State, targets: Row, files: list[str]) -> str:
+    """Return in words what an erasure would take away: records, subjects that it closes, edits that can be adopted no more."""
+    named = sorted(targets)
+    claims = [c for c in map(state.find_claim, named) if c]
+    closed = sorted({c.key for c in claims if c.op == "set" and state.subject(c.key).current in claims})
+    edits = [edit["path"] for edit in state.open_edits() if edit["id"] in targets]
+    parts = ["this would erase the text of %s for ever" % (", ".join(named[:20]) + (" and %d more" % (len(named) - 20)) * (len(named) > 20)
+                                                         or "no record")]
+    parts += ["close %s" % ", ".join(closed)] if closed else []
+    parts += ["remove %d kept files" % len(files)] if files else []
+    parts += ["end the open edits of %s" % ", ".join(edits)] if edits else []
+    return "; ".join(parts)
+
+
+def _find_targets(work: Work, ids: list[str], text: str | None) -> tuple[Row, set[str]]:
+    """Return (kind, body) of the records to erase, those named and all that say the same, and the texts by which other places are known."""
+    bodies: dict[str, tuple[str, Body]] = {}
+    for tag in work.state.positions:  # by line, for what was given up holds text too
+        with open(work.vault.ledger(tag), "rb") as file:
+            for line in lines_of(file):
+                try:
+                    head, body, _, _ = decode_record(line)
+                except BadRecord:  # a skeleton
+                    continue
+                if LETTERS[head["kind"]] in ERASABLE:
+                    bodies[format_id(LETTERS[head["kind"]], head["seq"], tag)] = head["kind"], body
+    texts = set() if text is None else {text}
+    for target in ids:
+        if target not in bodies and target not in work.state.struck.erased:
+            raise NotFound("not-found", "no record %s in this vault" % target, "log and show name them")
+        texts |= set(texts_in(bodies[target][1], own=True)) if target in bodies else set()
+    same, parts = {one.casefold() for one in texts}, [one.casefold() for one in texts if len(one) >= ERASED_PART_MIN or one == text]
+
+    def says_the_same(said: str) -> bool:
+        return said.casefold() in same or any(one in said.casefold() for one in parts)
+
+    return {i: found for i, found in bodies.items() if i in ids or any(map(says_the_same, texts_in(found[1])))}, texts
+
+
+def _erase(work: Work, ids: list[str], targets: Row, files: list[str], note: str | None) -> str:
+    """Record an erasure: it is the authority, and what holds the text follows."""
+    skeletons = [sha256(canonical(skeleton_of(*targets[i]))) for i in ids]
+    erasure = work.add("erase", targets=ids, bodies=skeletons, files=sorted({name[:64] for name in files}) or None, note=note)
+    work.save()
+    return erasure
+
+
+def _erased(work: Work, erasures: list[str], targets: list[str], files: list[str], remains: list[str]) -> Result:
+    git = find_git(work.vault.root) if is_tracked(work.vault) else None
+    result = {"erasures": erasures, "targets": targets, "files": files, "remains": remains, "git": git, "warnings": work.warnings}
+    return dict(result, exit=4) if remains else result
+
+
+# == CLI == one command table; parsing, printing, exit status == 820 ==
 
 Command = namedtuple("Command", "name help run say args")
 
@@ -6379,7 +8197,7 @@ def _say_warnings(result: Result) -> None:
 
 
 def _say_init(r: Result) -> None:
-    print("A vault is in %s%s.\nNext: %s" % (r["vault"], " (git carries its ledgers)" if r["tracked"] else "", r["next"]))
+    print("A vault is in %s%s.\nNext: %s" % (printable(r["vault"]), " (git carries its ledgers)" if r["tracked"] else "", r["next"]))
 
 
 def _say_start(r: Result) -> None:
@@ -6429,7 +8247,7 @@ def _say_value(c: Row) -> None:
 
 
 def _claim_line(c: Row) -> str:
-    what = c["text"] if c["op"] == "set" else "(%s)" % {"close": "closed", "touch": "touched"}[c["op"]]
+    what = c["text"] if c["op"] == "set" else "(%s)" % ("erased" if "erased" in c else {"close": "closed", "touch": "touched"}[c["op"]])
     until = ", until " + c["until"] if "until" in c else ""
     return "%s  [%s, %s, %s/%s, %s%s]" % (what, c["id"], c["actor"] or "owner", c["source"], c["trust"], c["at"][:10], until)
 
@@ -6466,7 +8284,7 @@ def _say_show(r: Result) -> None:
         return
     if "entry" in r:
         print("%(id)s of %(run)s at %(at)s, importance %(importance)d" % r["entry"])
-        print("> " + r["entry"]["text"].replace("\n", "\n> "))
+        print("> " + (r["entry"]["text"] or "(erased)").replace("\n", "\n> "))
         return
     if "proposal" in r:
         print("%s: %s\n> %s" % (r["proposal"]["key"], r["proposal"]["outcome"], _claim_line(r["proposal"])))
@@ -6491,7 +8309,7 @@ def _say_log(r: Result) -> None:
 
 
 def _say_status(r: Result) -> None:
-    print("vault %s, engine %s" % (r["vault"], r["engine"]))
+    print(printable("vault %s, engine %s" % (r["vault"], r["engine"])))
     print("runs: %d, open %d" % (r["runs"], r["open_count"]))
     for row in r["open"]:
         print("  %(run)s %(actor)s since %(since)s" % row)
@@ -6516,14 +8334,52 @@ def _say_review(r: Result) -> None:
             print("  --choose accept or --choose decline")
         print("  resolve %s --choose ... --human-approved" % q["handle"])
     for e in r.get("edits", ()):
-        print("edited %s at %s: the bytes are in %s/recovery/%s" % (e["path"], e["at"][:19], PRIVATE, e["sha256"]))
-    if not r["questions"] and not r.get("edits"):
+        _say_edit(e)
+    if not r["questions"] and not r.get("edits") and not r["counts"]["edits"]:
         print("nothing waits for the owner here")
     elif "edits" not in r:
         print("in all: %(conflicts)d conflicts, %(held)d held, %(edits)d edits; review --all lists them" % r["counts"])
 
 
+def _say_edit(e: Row) -> None:
+    print("%s  Adopt the edit of %s? (met %s)" % (e["handle"], e["path"], e["at"][:19]))
+    for change in e["changes"]:
+        _say_change(change)
+    for line in e["unread"]:
+        print(printable("  not a change: " + line))
+    print("  the edited bytes: %s/recovery/%s" % (PRIVATE, e["sha256"]))
+    choices = "adopt, or dismiss," if e["changes"] or not e["unread"] else "dismiss"
+    print("  resolve %s --choose %s --human-approved" % (e["handle"], choices))
+
+
+def _say_change(change: Row) -> None:
+    """Print one subject's change, what was with a minus and what comes with a plus: what is adopted is shown whole."""
+    print("  %s%s" % (change["key"], " (new, tier %d)" % change["value"]["tier"] if change["new"] else ""))
+    for name, (before, after) in change["fields"].items():
+        for sign, said in (("-", before), ("+", after)):
+            for line in (" ".join(said) if isinstance(said, list) else str(said)).split("\n") if said is not None else ():
+                print("  %s %s: %s" % (sign, name, line))
+    if change["settles"]:
+        print("  it settles the open question of %s, against %s" % (change["key"], ", ".join(change["settles"])))
+    if change["confirms"] and "text" not in change["fields"]:
+        print("  with it, the owner's confirmed word: %s" % change["value"]["text"])
+
+
+def _say_edits(r: Result) -> None:
+    for row in r["adopted"]:
+        print("%s: adopted from %s" % (row["resolution"], next(e["path"] for e in (*r["closed"], *r["left"]) if e["edit"] == row["edit"])))
+        _say_change(row)
+    for row in r["closed"]:
+        print("%s: %s" % (row["path"], "done" if r["answer"] == "adopt" else "dismissed; its bytes stay in recovery/"))
+    for row in r["left"]:
+        for line in row["unread"]:
+            print(printable("%s: not a change: %s" % (row["path"], line)))
+
+
 def _say_resolve(r: Result) -> None:
+    if "adopted" in r:
+        _say_edits(r)
+        return
     print("%s: %s %s%s" % (r["resolution"], r["key"], r["answer"], ", now: " + r["text"] if r["text"] else ""))
     if r.get("kept"):
         print("kept as they were: %s" % ", ".join(r["kept"]))
@@ -6537,7 +8393,8 @@ def _say_apply(r: Result) -> None:
             done = row.get("entry") or row.get("withdrawn") or row.get("revision") or "%s %s" % (row["proposal"], row["key"])
             print("line %d %s: %s" % (row["line"], row["do"], done))
     print("%d operations, %d failed%s" % (r["operations"], r["failed"], "; send only these again, corrected" if r["failed"] else ""))
-    if any("proposal" in row and "code" not in row for row in r["results"]):
+    last = {row["do"]: n for n, row in enumerate(r["results"]) if "code" not in row}
+    if last.get("propose", -1) > last.get("sync", -1):
         print("sync or close decides what is staged")
 
 
@@ -6570,16 +8427,44 @@ def _say_config(r: Result) -> None:
 def _say_doctor(r: Result) -> None:
     if r.get("github"):
         for f in r["findings"]:
-            text = "%s: %s" % (f["kind"], f["message"])
+            text = printable("%s: %s" % (f["kind"], f["message"]))
             text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-            where = f["path"].replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
+            where = printable(f["path"]).replace("%", "%25").replace(",", "%2C").replace(":", "%3A")
             print("::%s file=%s,line=%d::%s" % (f["severity"], where, f.get("line", 1), text))
     else:
         for f in r["findings"]:
-            print("%s: %s%s: [%s] %s" % (f["severity"], f["path"], ", line %d" % f["line"] if "line" in f else "", f["kind"], f["message"]))
+            where = f["path"] + (", line %d" % f["line"] if "line" in f else "") + (", " + f["record"] if "record" in f else "")
+            print(printable("%s: %s: [%s] %s" % (f["severity"], where, f["kind"], f["message"])))
     print("%d records, %d views, %d errors, %d warnings" % (r["records"], r["views"], r["errors"], r["warnings_count"]))
     if r["doors"]:
         print("doors: hot %(hot)d + index %(index)d + counted %(counted)d = %(subjects)d subjects" % r["doors"])
+
+
+def _say_restore(r: Result) -> None:
+    for row in r["restored"]:
+        what = "lines %s are given up" % ", ".join("%d-%d" % (a + 1, b + 1) for a, b in row["lost"]) if row["lost"] else "whole again"
+        print(printable("%s: %d records read before, %d now, %s; the bytes before: %s/recovery/%s" % (
+            row["path"], row["before"], row["after"], what, PRIVATE, row["sha256"])))
+    if not r["restored"]:
+        print("no ledger is damaged, and no copy holds more than is here")
+
+
+def _say_witness(r: Result) -> None:
+    for tag, said in sorted(r["tags"].items()):
+        print("%s: %d records, %d runs, %d revisions" % (tag, said["seq"] + 1, said["runs"], said["revisions"]))
+    for row in r["accepted"]:
+        print("%(tag)s: its %(records)d records are taken as right, where %(was)d had been" % row)
+    print(printable("remembered in %s" % (r["path"] or "no place: this machine has no folder for it")))
+
+
+def _say_erase(r: Result) -> None:
+    print("erased the text of %d records, and removed %d kept files" % (len(r["targets"]), len(r["files"])))
+    for path in r["remains"]:
+        print(printable("it still stands in %s" % path))
+    if r["remains"]:
+        print("the owner's own files are the owner's to change; keys, actors and names are no text, and stay")
+    if r["git"]:
+        print(printable("git in %s keeps what was committed before: that is yours to rewrite" % r["git"]))
 
 
 def _say_rebuild(r: Result) -> None:
@@ -6624,7 +8509,7 @@ def _say_search(r: Result) -> None:
         if "answers" in r:
             print(printable("? " + answer["question"]))
         _say_answer(answer)
-    print("%s%s" % (answers[0]["mode"], ": " + r["why"] if r["why"] and r["why"] != "as asked" else ""))
+    print(printable("%s%s" % (answers[0]["mode"], ": " + r["why"] if r["why"] and r["why"] != "as asked" else "")))
     _say_incomplete(r)
 
 
@@ -6637,15 +8522,15 @@ def _say_incomplete(r: Result) -> None:
 
 def _say_index(r: Result) -> None:
     if "dropped" in r:
-        print("%s %s" % (r["path"], "is removed; the next search or index makes it again" if r["dropped"] else "was not there"))
+        print("%s %s" % (printable(r["path"]), "is removed; the next search or index makes it again" if r["dropped"] else "was not there"))
         return
-    print("%s: %d files, %d chunks under %s" % (r["path"], r["files"], r["chunks"], r["root"]))
-    print("model %s" % r["model"] if not r["why"] else "words only: " + r["why"])
+    print(printable("%s: %d files, %d chunks under %s" % (r["path"], r["files"], r["chunks"], r["root"])))
+    print("model %s" % r["model"] if not r["why"] else printable("words only: " + r["why"]))
     if "sweep" in r:
         print("%(files)d files looked at, %(changed)d changed, %(gone)d gone" % r["sweep"])
     else:
-        if r["indexed_root"] not in (None, r["root"]):
-            print("it is of %s: the next search reads all anew" % r["indexed_root"])
+        if r["indexed_root"] not in (None, printable(r["root"])):
+            print(printable("it is of %s: the next search reads all anew" % r["indexed_root"]))
         print("last swept %s in %d ms, last indexed %s; %d bytes" % (
             r["swept"] or "never", r["swept_ms"], r["indexed"] or "never", r["size"]))
         for name in ("stale", "gone"):
@@ -6667,12 +8552,13 @@ def _say_eval(r: Result) -> None:
 def _say_model(r: Result) -> None:
     for row in r.get("models", ()):
         print("%s%s  %d numbers, %d tokens, %s, %s" % (
-            "* " if row["used"] else "  ", row["name"], row["dims"], row["length"], row["precision"], row["provider"] or row["missing"]))
+            "* " if row["used"] else "  ", row["name"], row["dims"], row["length"], row["precision"],
+            row["provider"] or printable(row["missing"])))
     for name, what in (("add", "is added"), ("use", "is used from now on"), ("remove", "is removed; its source stays")):
         if name in r:
             print("%s %s" % (r[name], what))
     if "models" in r and not r["models"]:
-        print("no model is in %s; add one: model add FOLDER, or model add %s --download" % (r["folder"], DEFAULT_MODEL))
+        print("no model is in %s; add one: model add FOLDER, or model add %s --download" % (printable(r["folder"]), DEFAULT_MODEL))
 
 
 def _say_withdraw(r: Result) -> None:
@@ -6686,6 +8572,7 @@ def _say_journal(r: Result) -> None:
 _RUN = _arg("--run", required=True, metavar="R", help="the run's handle, from start")
 _OWNER = _arg("--human-approved", action="store_true", help="attest that the owner chose this")
 _SUMMARY = _arg("--summary", required=True, metavar="T", help="what was done and what is left")
+_ALLOW = _arg("--allow-secret", action="store_true", help="record it though it looks like a credential")
 _NUMBER = {"type": int, "metavar": "N"}
 #: Filters of `search` and `eval`.
 _FILTERS = (
@@ -6704,7 +8591,7 @@ COMMANDS = (
         _arg("--session", metavar="ID", help="resume this actor's open run of this session"))),
     Command("journal", "record what was learnt; print the entry's id", cmd_journal, _say_journal, (
         _RUN, _arg("--text", required=True, metavar="T", help="the entry; - reads standard input"),
-        _arg("--importance", help="1-5, default 3", **_NUMBER), _arg("--ref", metavar="ID", help="its id elsewhere"))),
+        _arg("--importance", help="1-5, default 3", **_NUMBER), _arg("--ref", metavar="ID", help="its id elsewhere"), _ALLOW)),
     Command("propose", "stage a change of one subject", cmd_propose, _say_propose, (
         _RUN, _arg("--key", required=True, metavar="K", help="the subject"), _arg("--text", metavar="T", help="the claim, one line"),
         _arg("--op", choices=OPS, help="default set"), _arg("--tier", help="1 durable, 2 current, 3 pattern", **_NUMBER),
@@ -6719,13 +8606,13 @@ COMMANDS = (
         _arg("--importance", help="tier 2: 1-5", **_NUMBER), _arg("--status", choices=STATUSES, help="tier 2"),
         _arg("--confidence", choices=CONFIDENCES, help="tier 3"), _arg("--falsifier", metavar="T", help="tier 3: what would refute it"),
         _arg("--clear", action="append", choices=CLEARABLE, metavar="FIELD", help="empty %s" % ", ".join(CLEARABLE)),
-        _arg("--now", action="store_true", help="sync in the same call"))),
+        _arg("--now", action="store_true", help="sync in the same call"), _ALLOW)),
     Command("withdraw", "take back one's own staged proposal or working contender", cmd_withdraw, _say_withdraw, (
         _arg("proposal", metavar="PROPOSAL", help="its id"), _RUN)),
     Command("sync", "decide what the run has staged, then look", cmd_sync, _say_sync, (_RUN,)),
     Command("close", "decide what the run has staged and close it", cmd_close, _say_close, (
         _arg("--run", metavar="R", help="the run's handle; may be left away if one is open"),
-        _arg("--outcome", required=True, choices=OUTCOMES, help="how it went"), _SUMMARY)),
+        _arg("--outcome", required=True, choices=OUTCOMES, help="how it went"), _SUMMARY, _ALLOW)),
     Command("recall", "what is known of a key, or under a prefix", cmd_recall, _say_recall, (
         _arg("key", nargs="?", metavar="KEY", help="the subject"),
         _arg("--prefix", metavar="P", help="list the present keys that begin so"),
@@ -6735,15 +8622,15 @@ COMMANDS = (
         _arg("about", nargs="?", metavar="HANDLE|KEY", help="one question, or those of a key"),
         _arg("--all", action="store_true", help="all, with edited views and what dead runs had staged"))),
     Command("resolve", "record the owner's answer", cmd_resolve, _say_resolve, (
-        _arg("handle", metavar="HANDLE", help="from review"),
-        _arg("--choose", metavar="CHOICE", help="an id, current, close; accept, decline"),
+        _arg("handle", metavar="HANDLE", help="from review; edits: all edited views"),
+        _arg("--choose", metavar="CHOICE", help="an id, current, close; accept, decline; adopt, dismiss"),
         _arg("--text", metavar="T", help="the owner's own words"), _arg("--note", metavar="T", help="the answer word for word"),
-        _arg("--measured", metavar="EXIT,DATE,CMD", help="the measurement that settled it"), _OWNER)),
+        _arg("--measured", metavar="EXIT,DATE,CMD", help="the measurement that settled it"), _ALLOW, _OWNER)),
     Command("recover-run", "close an orphaned run", cmd_recover_run, _say_close, (
-        _RUN, _SUMMARY, _arg("--outcome", choices=OUTCOMES, default="partial", help="default partial"), _OWNER)),
+        _RUN, _SUMMARY, _arg("--outcome", choices=OUTCOMES, default="partial", help="default partial"), _ALLOW, _OWNER)),
     Command("apply", "carry out a file of operations, one JSON object a line", cmd_apply, _say_apply, (
         _RUN, _arg("file", metavar="FILE", help="the file; - reads standard input"),
-        _arg("--atomic", action="store_true", help="all or nothing"))),
+        _arg("--atomic", action="store_true", help="all or nothing"), _ALLOW)),
     Command("config", "the settings, or a new value of one", cmd_config, _say_config, (
         _arg("key", nargs="?", metavar="KEY", help=", ".join((*SETTINGS, *TEXT_SETTINGS))),
         _arg("value", nargs="?", metavar="VALUE", help="an integer; of index-root a folder"), _OWNER)),
@@ -6789,6 +8676,16 @@ COMMANDS = (
         _arg("--schema", action="store_true", help="check every record against its published schema"),
         _arg("--github", action="store_true", help="print workflow annotations"))),
     Command("rebuild", "make the cache and every view anew", cmd_rebuild, _say_rebuild, ()),
+    Command("restore", "mend a damaged ledger from any copy", cmd_restore, _say_restore, (
+        _arg("--from", action="append", metavar="FILE", help="a copy of a ledger, or a folder with some; repeatable"),
+        _arg("--from-git", nargs="?", const="", metavar="REV", help="what git holds: at REV, or at every commit"),
+        _arg("--accept-loss", action="store_true", help="no copy is left: record which lines no longer count"), _OWNER)),
+    Command("witness", "what this machine remembers of the vault", cmd_witness, _say_witness, (
+        _arg("--accept", action="store_true", help="take the vault as it is for right"), _OWNER)),
+    Command("erase", "erase the text of records for ever", cmd_erase, _say_erase, (
+        _arg("targets", nargs="*", metavar="ID", help="of proposals, entries, answers, runs and closes"),
+        _arg("--text", metavar="T", help="whatever holds this text; - reads standard input"),
+        _arg("--note", metavar="T", help="why, for the record"), _OWNER)),
     Command("demo", "a first minute in a vault of its own", None, None, (
         _arg("--in", dest="dir", metavar="DIR", help="where; default a temporary folder"),)),
 )
@@ -6809,7 +8706,7 @@ _COMMON = (
 def _program() -> str:
     """Return the name by which the engine was called."""
     name = os.path.basename(sys.argv[0]) if sys.argv else ""
-    return name if name.startswith("muniment") else "engine.py"
+    return name if re.fullmatch("muniment[A-Za-z0-9._-]*", name) else "engine.py"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -6856,7 +8753,7 @@ def _read_text(path: str, what: str) -> str:
 def _parse(command: Any, words: list[str]) -> Row:
     """Return a command's arguments with files and standard input read."""
     args = vars(find_parser(command).parse_args(words))
-    if command.name in ("journal", "propose", "resolve") and args["text"] == "-":
+    if command.name in ("journal", "propose", "resolve", "erase") and args["text"] == "-":
         args["text"] = _read_text("-", "standard input").replace("\r\n", "\n").removesuffix("\n")
     if command.name == "propose":
         path = args["detail_file"]
@@ -6886,7 +8783,8 @@ def _help() -> None:
 #: of each run unless this says no), and no more than two threads are busy.
 _QUIET = {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1", "RAYON_NUM_THREADS": "2",
           "TOKENIZERS_PARALLELISM": "true"}
-_ROOM = "make room or give the right, then try again; nothing was recorded"
+_ROOM = "make room or give the right, then try again; "
+_DONE = ("nothing was recorded", "what was recorded is safe, and the next command completes it: log shows it")
 
 
 def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = None, chance: Callable[[int], bytes] = os.urandom) -> int:
@@ -6906,7 +8804,7 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         args = _parse(command, rest)
         call = Call(name, args["vault"] or os.environ.get("MUNIMENT_VAULT") or None, _folder(),
                     clock or (lambda: time.time_ns() // 1_000_000), chance, args["lock_wait"], _models_folder(),
-                    os.environ.get("MUNIMENT_INDEX_ROOT") or None, _teller(as_json))
+                    os.environ.get("MUNIMENT_INDEX_ROOT") or None, _teller(as_json), _witness_folder())
         os.environ.update(_QUIET)
         if not args.get("download"):
             os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
@@ -6924,15 +8822,23 @@ def main(argv: Sequence[str] | None = None, clock: Callable[[], int] | None = No
         raise
     except OSError as error:
         path = error.filename if isinstance(error.filename, str) else "the vault"
-        return _fail(FilesystemRefused("filesystem", "%s: %s" % (path, error.strerror or error), _ROOM, path=path), as_json)
+        hint = _ROOM + _DONE[call is not None and call.recorded]
+        return _fail(FilesystemRefused("filesystem", "%s: %s" % (path, error.strerror or error), hint, path=path), as_json)
     except sqlite3.DatabaseError as error:
-        return _fail(FilesystemRefused("filesystem", "state.sqlite or index.sqlite in the vault's local/: %s" % error, _ROOM), as_json)
+        hint = _ROOM + _DONE[call is not None and call.recorded]
+        return _fail(FilesystemRefused("filesystem", "state.sqlite or index.sqlite in the vault's local/: %s" % error, hint), as_json)
 
 
 def _models_folder() -> str:
     """Return where this machine keeps its models."""
     base = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_DATA_HOME")
     return os.environ.get("MUNIMENT_MODELS") or os.path.join(base or os.path.expanduser("~/.local/share"), "muniment", "models")
+
+
+def _witness_folder() -> str:
+    """Return where this machine remembers its vaults, or nothing where it has no such place."""
+    base = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_STATE_HOME")
+    return os.environ.get("MUNIMENT_STATE") or os.path.join(base or os.path.expanduser("~/.local/state"), "muniment", "witness")
 
 
 def _teller(as_json: bool) -> Tell:
@@ -6963,7 +8869,7 @@ def _answer_with(command: Any, result: Result, as_json: bool) -> int:
     """Print a result; return 0, or the exit status of an output that cannot be written: what was done stays done."""
     try:
         _say_warnings(result)
-        print(json.dumps(result, ensure_ascii=False, sort_keys=True)) if as_json else command.say(result)
+        print(_format_json(result)) if as_json else command.say(result)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -6974,6 +8880,12 @@ def _answer_with(command: Any, result: Result, as_json: bool) -> int:
     return 0
 
 
+def _format_json(value: Row) -> str:
+    """Return a result as JSON that a terminal may show: characters as themselves, unless one of them could steer it."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return text if find_refused(text) is None else json.dumps(value, sort_keys=True)
+
+
 def _fail(error: MunimentError, as_json: bool, warnings: Iterable[str] = ()) -> int:
     if warnings:
         error.details["warnings"] = list(warnings)
@@ -6981,7 +8893,7 @@ def _fail(error: MunimentError, as_json: bool, warnings: Iterable[str] = ()) -> 
     try:
         for warning in () if as_json else warnings:
             print(printable("muniment: " + warning), file=sys.stderr)
-        print(json.dumps(error.to_json(), ensure_ascii=False, sort_keys=True) if as_json else printable(line), file=sys.stderr)
+        print(_format_json(error.to_json()) if as_json else printable(line), file=sys.stderr)
     except BrokenPipeError:
         raise
     except OSError:  # nothing can be said: the exit status says it

@@ -188,11 +188,15 @@ class Outcome:
 
 
 class Driver:
-    """The process that runs commands. Use it as a context."""
+    """The process that runs commands. Use it as a context. ``state`` is where witnesses are, from a command's folder; none by default."""
+
+    def __init__(self, state=os.devnull):
+        self.state = state
 
     def __enter__(self):
         command = [sys.executable, "-B", str(Path(__file__).resolve())]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+                                        env={**os.environ, "MUNIMENT_STATE": self.state})
         return self
 
     def __exit__(self, *_):
@@ -213,20 +217,23 @@ class Driver:
 
 
 class Kept:
-    """The bytes, times and inodes of a folder's files, to be put back.
+    """The bytes, times and inodes of the files of some folders, to be put back.
 
     Files are rewritten in place, so that to the engine nothing has happened at all: a copy would have a `local/` of
     another inode, and ledgers that look touched.
     """
 
-    def __init__(self, root):
-        self.root = Path(root)
-        self.folders = {p for p in self.root.rglob("*") if p.is_dir()}
-        self.files = {p: (p.read_bytes(), p.stat()) for p in self.root.rglob("*") if p.is_file()}
+    def __init__(self, *roots):
+        self.roots = [Path(root) for root in roots]
+        self.folders = {p for p in self._paths() if p.is_dir()}
+        self.files = {p: (p.read_bytes(), p.stat()) for p in self._paths() if p.is_file()}
+
+    def _paths(self):
+        return [p for root in self.roots for p in sorted(root.rglob("*"), reverse=True)]
 
     def put_back(self):
         """Make the folder what it was."""
-        for path in sorted(self.root.rglob("*"), reverse=True):
+        for path in self._paths():
             if path.is_dir() and not path.is_symlink():
                 if path not in self.folders:
                     path.rmdir()

@@ -21,15 +21,20 @@ TAGS = ("kkkkkkkk", "bbbbbbbb", "zzzzzzzz", "mmmmmmmm", "cccccccc", "yyyyyyyy")
 SKEWS_MS = (0, 3_600_000, -7_200_000)
 DAY_MS = 86_400_000
 VAULT = "0f0e0d0c-1111-4222-8333-444455556666"
-_ORDER = {"look": "1, 2", "cite": "1, 2", "fact": "1, 2, 3", "move": "1, 2", "verification": "1, 2"}
+_ORDER = {"fact": "1, 2, 3", "lost": "1, 2, 3", **dict.fromkeys(
+    ("look", "cite", "move", "verification", "parent", "awaited", "erased"), "1, 2")}
 
 Unit = namedtuple("Unit", "tag records")
 
 
 class Place:
-    """What a Desk needs of a vault: that it can be named."""
+    """What a Desk needs of a vault: that it can be named, and that no file stands in it."""
 
-    id, root = VAULT, "memory"
+    id, root, ledgers = VAULT, "memory", "no such folder"
+
+    def path(self, name):
+        """Return the path of a view, which is not there."""
+        return self.ledgers + "/" + name
 
     def is_writable(self):
         """Tell that commands may write."""
@@ -193,7 +198,7 @@ class Replica:
     def call(self, command, **args):
         """Run one command and return its result."""
         call = engine.Call(command, None, ".", self.clock, self.world.chance, 1.0)
-        call.replica = self
+        call.replica, call.vault = self, Place
         with in_memory():
             result = getattr(engine, "cmd_" + command)(call, Arguments(args, human_approved=True))
         self.folded.update({tag: len(self.world.ledgers[tag]) for tag in self.tags if tag in self.world.ledgers})

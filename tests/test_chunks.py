@@ -371,6 +371,7 @@ def make_index(folder, files):
         place = folder.joinpath(*path.split("/"))
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(data)
+    (folder / ".muniment").mkdir(exist_ok=True)
     index = engine.Index(":memory:")
     engine.sweep(index, str(folder), engine.Vault(str(folder), replicas.VAULT), replicas.START_MS, lambda *_: None)
     rows = index.dicts("SELECT f.path, f.fault, f.tags, c.* FROM file f LEFT JOIN chunk c ON c.file=f.id ORDER BY f.path, c.id")

@@ -21,6 +21,8 @@ from crash_driver import ROOT, Driver, Kept
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks; this system has no fork")
 
 ERRORS = ("ENOSPC", "EIO", "EDQUOT")
+#: Where the witness of each vault is, beside it.
+STATE = "state"
 BY = ("--tier", "2", "--new-subject", "--text")
 
 
@@ -61,8 +63,8 @@ class Prepared:
         (self.folder / "operations").write_text("".join(json.dumps(o) + "\n" for o in operations), encoding="utf-8")
 
     def keep(self):
-        """Take the present state as the one that every test starts from."""
-        self.kept, self.before = Kept(self.root), self.units()
+        """Take the present state, with what the machine remembers of it, as the one that every test starts from."""
+        self.kept, self.before = Kept(self.root, self.folder / STATE), self.units()
         return self
 
     def run(self, *argv, **faults):
@@ -108,6 +110,15 @@ def edit_memory(vault):
         file.write(b"- by hand\n")
 
 
+def edit_text(vault):
+    """Change the text of a subject in MEMORY.md by hand, and let the owner see it."""
+    path = vault.root / "MEMORY.md"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"Retry three times.", b"Retry four times."))
+    assert path.read_bytes() != data
+    assert vault.run("review", "--all").json["edits"]
+
+
 def tear_ledger(vault):
     """Leave half a line at the end of the vault's own ledger."""
     with next((vault.root / ".muniment" / "ledger").iterdir()).open("ab") as file:
@@ -138,7 +149,9 @@ CASES = {
     "resolve": (("resolve", "{conflict}", "--choose", "current", "--human-approved"), 0, ["resolution"], "moved", None),
     "apply-atomic": (("apply", "--run", "{one}", "--atomic", "operations"), 0, ["journal proposal revision"], "atomic", None),
     "start-in-a-new-copy": (START, 0, ["replica run-open"], 0, drop_replica),
-    "journal-over-an-edit": (JOURNAL, 0, ["journal", "recovery"], 0, edit_memory),
+    "journal-over-an-edit": (JOURNAL, 0, ["recovery", "journal"], 0, edit_memory),
+    "adopt-an-edit": (("resolve", "edits", "--choose", "adopt", "--human-approved"), 0, ["recovery", "resolution resolution"], "moved",
+                      edit_text),  # the recovery is of the change before
     "journal-after-a-torn-unit": (JOURNAL, 0, None, 0, tear_ledger),
     "journal-without-a-cache": (JOURNAL, 0, ["journal"], 0, drop_cache),
 }
@@ -150,7 +163,7 @@ FEW = ("propose-now", "start-in-a-new-copy", "journal-over-an-edit", "journal-af
 @pytest.fixture(scope="module")
 def driver():
     """The process that runs the commands."""
-    with Driver() as running:
+    with Driver(STATE) as running:
         yield running
 
 
@@ -168,7 +181,10 @@ class Case:
     def __init__(self, vault, name):
         self.vault = vault
         self.argv, self.status, units, self.again, self.change = CASES[name]
+        self.kept = None
         self.reset()
+        if self.change is edit_text:  # it records, and must have done so the same each time
+            self.kept = Kept(vault.root, vault.folder / STATE)
         outcome = vault.run(*self.argv)
         assert outcome.status == self.status, outcome
         self.calls, self.units = outcome.calls, vault.added()
@@ -177,8 +193,8 @@ class Case:
 
     def reset(self):
         """Make the vault what it was when it was prepared, with this case's change."""
-        self.vault.kept.put_back()
-        if self.change:
+        (self.kept or self.vault.kept).put_back()
+        if self.change and not self.kept:
             self.change(self.vault)
 
     def run(self, fault):
@@ -230,6 +246,11 @@ def is_change(call):
     return name not in ("fsync", "mkdir", "BEGIN IMMEDIATE") and not path.endswith("lock") and (name, path[-6:]) != ("open", ".jsonl")
 
 
+def is_witness(call):
+    """Tell whether a call writes what the machine remembers of the vault."""
+    return call[1].startswith(STATE + "/") and call[0] != "mkdir"
+
+
 def ends(case, action, numbers):
     """End the command at each of the calls; return whether it was recorded at the last: once it is, it stays so."""
     recorded = 0
@@ -247,8 +268,9 @@ def ends(case, action, numbers):
 def test_a_process_that_ends_leaves_all_or_nothing(case):
     """Ended after a call that changes the disk, a command has left all of each unit or nothing, in a sound vault."""
     changes = [n for n, call in enumerate(case.calls, 1) if is_change(call)]
-    tail = next((k for k, n in enumerate(changes) if case.calls[n - 1][1].endswith("replica.json")))
-    assert ends(case, "after", [*changes[:tail + 1], changes[-1]]) == 1
+    witnessed = [k for k, n in enumerate(changes) if is_witness(case.calls[n - 1])]
+    assert case.calls[changes[witnessed[-1]] - 1][0] == "replace"
+    assert ends(case, "after", [*changes[:witnessed[-1] + 1], changes[-1]]) == 1
 
 
 @pytest.mark.long
@@ -303,16 +325,24 @@ def test_what_was_acknowledged_is_there_without_what_was_not_synced(case):
 
 @pytest.mark.parametrize("case", CASES, indirect=True)
 def test_records_are_durable_before_anything_refers_to_them(case):
-    """Each append is one write and one fsync of the ledger, before cache, tail and views are touched."""
+    """Each append is one write and one fsync of the ledger, before cache, tail, witness and views are touched; kept bytes before it."""
     made = [(name, path.rpartition("/")[2]) for name, path in case.calls]
     appends = [n for n, (name, path) in enumerate(made) if name == "write" and path.endswith(".jsonl")]
-    assert len(appends) == len(case.units)
+    units = case.units[case.change is edit_text:]  # what was recorded before
+    assert len(appends) == len(units)
     for n in appends:
         commit = made.index(("COMMIT", "state.sqlite"), n)
         assert [name for name, path in made[n:commit] if path.endswith(".jsonl")] == ["write", "fsync"]
-    main = appends[case.units.index(case.main)]
-    assert ("replace", "MEMORY.md") not in made[:main]
-    assert ("replace", "replica.json") in made[main:]
+        assert "replica.json" in [path for name, path in made[commit:] if name == "replace"]
+        remembered = [k for k, call in enumerate(case.calls) if is_witness(call) and k > n]
+        assert remembered
+        assert commit < made.index(("replace", "replica.json"), n) < remembered[0]
+    assert ("replace", "MEMORY.md") not in made[:appends[0]]
+    if case.change is edit_memory:
+        kept = next(k for k, (name, path) in enumerate(made) if name == "replace" and len(path) == 64)
+        assert ("fsync", "beside.tmp") in made[:kept]
+        assert kept < appends[0]
+        assert made.index(("replace", "MEMORY.md")) < appends[1]
 
 
 @pytest.mark.parametrize("how", [(), ("--tracked",)], ids=["private", "tracked"])
@@ -342,6 +372,140 @@ def test_an_interrupted_rebuild_does_no_harm(base, argv):
     assert {path.name for path in (base.root / ".muniment" / "local").iterdir()} == {"here", "lock", "replica.json", "state.sqlite"}
 
 
+# -- the commands of repair --
+
+
+@pytest.fixture(scope="module")
+def spare(driver, tmp_path_factory):
+    """A prepared vault whose ledgers may be replaced: to the other tests they must be the same files."""
+    vault = Prepared(driver, tmp_path_factory.mktemp("spare"))
+    vault.prepare()
+    return vault.keep()
+
+
+def own_ledger(vault):
+    """Return the path of the ledger of the prepared vault."""
+    return vault.root / ".muniment" / "ledger" / (vault.before[0][0] + ".jsonl")
+
+
+def harm_ledger(vault):
+    """Change a letter in the middle of the own ledger, and keep a copy of it as it was; return its bytes then and now."""
+    path = own_ledger(vault)
+    whole = path.read_bytes()
+    (vault.folder / "copy.jsonl").write_bytes(whole)
+    path.write_bytes(whole.replace(b"Retry three times.", b"Retry three timex."))
+    assert path.read_bytes() != whole
+    return path, whole, path.read_bytes()
+
+
+def prepared(vault, change):
+    """Make the vault what it was, with a cache in line with ledgers that may be other files now, and change it."""
+    vault.kept.put_back()
+    assert vault.run("status").status == 0
+    return change(vault)
+
+
+#: How to end a command, and at each how many of the calls; all of them take long.
+HOW_TO_END = (("after", 6), ("half", 4), *(pytest.param(action, 1, marks=pytest.mark.long) for action in ("after", "half", "before")))
+
+
+def at_changes(vault, argv, change, check, action, step):
+    """End a command at calls that change the disk, in the prepared vault with a change, and check what it leaves."""
+    prepared(vault, change)
+    undisturbed = vault.run(*argv)
+    assert undisturbed.status == 0, undisturbed
+    numbers = [n for n, call in enumerate(undisturbed.calls, 1) if is_change(call) and (action != "half" or call[0] == "write")]
+    for number in sorted({*numbers[::step], numbers[-1]}):
+        before = prepared(vault, change)
+        assert vault.run(*argv, fault={"at": number, "action": action}).status is None, undisturbed.calls[number - 1]
+        check(undisturbed.calls[number - 1], before)
+
+
+def repairs(vault):
+    """Return what the recovery records of all ledgers say was done."""
+    lines = [json.loads(line) for _, _, lines in vault.units() for line in lines]
+    return [line["body"]["what"] for line in lines if line["head"]["kind"] == "recovery"]
+
+
+def kept_bytes(vault):
+    """Return the bytes of every file in recovery/."""
+    return [path.read_bytes() for path in (vault.root / ".muniment" / "recovery").iterdir()]
+
+
+@pytest.mark.parametrize(("action", "step"), HOW_TO_END)
+@pytest.mark.parametrize("how", [("--from", "copy.jsonl"), ("--accept-loss", "--human-approved")], ids=["from-a-copy", "with-a-loss"])
+def test_an_interrupted_restore_is_done_again(spare, how, action, step):
+    """Ended anywhere, `restore` leaves the ledger as it was or mended; done again it is mended, its old bytes kept, recorded once."""
+    lost = how[0] != "--from"
+
+    def check(call, before):
+        path, whole, harmed = before
+        there = path.read_bytes()
+        assert there in (harmed, whole) or (lost and set(there.splitlines()) < set(whole.splitlines())), call
+        assert there == harmed or harmed in kept_bytes(spare), call
+        again, after, health, more = spare.run_all(("restore", *how), START, ("doctor", "--strict"), ("restore", *how))
+        assert (again.status, after.status, more.json.get("restored")) == (0, 0, []), (call, again, after, more)
+        assert (health.status, [f for f in health.json["findings"] if f["severity"] != "notice"]) == (0, []), call
+        assert [what for what in repairs(spare) if what != "torn"] == ["loss" if lost else "restored"], call
+        assert path.read_bytes().startswith(whole) if not lost else set(path.read_bytes().splitlines()) < set(whole.splitlines()), call
+        assert harmed in kept_bytes(spare), call
+
+    at_changes(spare, ("restore", *how), harm_ledger, check, action, step)
+
+
+def say_number(vault):
+    """Let the vault hold a number in an entry, a value, an edited view's kept bytes and the search index."""
+    outcomes = vault.run_all(
+        ("journal", "--run", "{one}", "--text", "Her number is 555-0123."),
+        ("propose", "--run", "{one}", "--key", "shop.number", *BY, "Call 555-0123.", "--now"), ("index",))
+    (vault.root / "INDEX.md").write_bytes(b"555-0123\n")
+    outcomes += vault.run_all(("review", "--all"), ("search", "number"))
+    assert [outcome.status for outcome in outcomes] == [0] * 5
+    return sorted(p for p in vault.root.rglob("*") if p.is_file() and b"555-0123" in p.read_bytes())
+
+
+@pytest.mark.parametrize(("action", "step"), HOW_TO_END)
+def test_an_interrupted_erase_is_completed(spare, action, step):
+    """Ended anywhere, `erase` has recorded nothing and is done again, or the next command takes the text out of every file."""
+    argv = ("erase", "--text", "555-0123", "--human-approved")
+
+    def check(call, before):
+        assert len(before) > 4
+        recorded = any(kinds == ("erase",) for _, kinds, _ in spare.units())
+        done = spare.run(*(START if recorded else argv))
+        assert done.status == 0, (call, done)
+        health = spare.run("doctor", "--strict")
+        assert (health.status, [f for f in health.json["findings"] if f["severity"] != "notice"]) == (0, []), call
+        assert [kinds for _, kinds, _ in spare.units()].count(("erase",)) == 1, call
+        files = [p for p in (*spare.root.rglob("*"), *(spare.folder / STATE).iterdir()) if p.is_file()]
+        assert [p for p in files if b"555-0123" in p.read_bytes()] == [], call
+        assert spare.run("recall", "shop.number").json["status"] == "closed", call
+
+    at_changes(spare, argv, say_number, check, action, step)
+
+
+def go_back(vault):
+    """Cut the own ledger at its last whole unit but one, as an older copy of the vault would be."""
+    path = own_ledger(vault)
+    path.write_bytes(b"".join(line for unit in vault.before[:-1] for line in unit[2]))
+    assert vault.run("witness").json["behind"]
+
+
+@pytest.mark.parametrize(("action", "step"), HOW_TO_END)
+def test_an_interrupted_acceptance_is_done_again(spare, action, step):
+    """Ended anywhere, `witness --accept` has taken the present as right or not; done again it has, and nothing is missed any more."""
+    argv = ("witness", "--accept", "--human-approved")
+
+    def check(call, before):
+        assert before is None
+        again, after, asked, health = spare.run_all(argv, START, ("witness",), ("doctor", "--strict"))
+        assert (again.status, after.status, asked.json["behind"]) == (0, 0, []), (call, again, after, asked)
+        assert (health.status, [f for f in health.json["findings"] if f["severity"] != "notice"]) == (0, []), call
+        assert [unit for unit in spare.units() if unit in spare.before] == spare.before[:-1], call
+
+    at_changes(spare, argv, go_back, check, action, step)
+
+
 # -- the disk says no --
 
 
@@ -366,8 +530,11 @@ def judge(case, outcome, call, quiet):
 
 
 def is_cache(call):
-    """Tell whether a call may fail unsaid: who holds the lock is information, the fold in memory serves as well as a cache."""
-    return call[0] == "mkdir" or call[1].endswith(("lock", ".sqlite"))
+    """Tell whether a call may fail unsaid: who holds the lock is information, the fold in memory serves as well as a cache.
+
+    Where no witness can be written, nothing is promised of it.
+    """
+    return call[0] == "mkdir" or call[1].endswith(("lock", ".sqlite")) or is_witness(call)
 
 
 def refusals(case, names, **fault):
@@ -380,8 +547,8 @@ def test_an_append_that_fails_records_nothing_and_says_so(case):
     """If the ledger's write or fsync fails the command exits 9 with the path, and the ledger is what it was."""
     appends = [n for n, call in enumerate(case.calls, 1) if call[0] in ("write", "fsync") and call[1].endswith(".jsonl")]
     statuses = [refuses(case, {"at": n, "action": action}) for n, action in zip(appends, ("ENOSPC", "EIO", "EDQUOT", "EIO"))]
-    assert statuses[0] == 9
-    assert set(statuses) == ({9} if case.units[-1] == case.main else {9, case.status})
+    due = [9 if unit == case.main or case.change is tear_ledger else case.status for unit in case.units for _ in ("write", "fsync")]
+    assert statuses == due  # an edit that cannot be recorded stays where it is, and the command goes on
 
 
 @pytest.mark.parametrize("case", FEW, indirect=True)
@@ -476,7 +643,7 @@ def trace(folder, argv, *options):
     """Run one command under strace and return its exit status."""
     strace = shutil.which("strace")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment.update(PYTHONPATH=str(ROOT), PYTHONPYCACHEPREFIX=str(folder / "bytecode"))
+    environment.update(PYTHONPATH=str(ROOT), PYTHONPYCACHEPREFIX=str(folder / "bytecode"), MUNIMENT_STATE=STATE)
     command = [strace, "-f", "-qq", "-o", folder / "calls", *options, sys.executable, "-c", "import engine; engine.run()", *argv]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -19,14 +20,15 @@ import scratch
 
 engine = scratch.engine
 DATA = Path(__file__).resolve().parent / "data"
-FIRST, SECOND = scratch.SCRATCH_TAGS[:2]
-LEDGERS = {FIRST: "format-1.jsonl", SECOND: "format-1-second.jsonl"}
+FIRST, SECOND, LOST = scratch.SCRATCH_TAGS
+#: The last one has lost lines.
+LEDGERS = {FIRST: "format-1.jsonl", SECOND: "format-1-second.jsonl", LOST: "format-1-lost.jsonl"}
 FORM, VIEWS, UNWRITTEN = "format-1.json", "format-1-views.txt", "format-1-unwritten.jsonl"
 #: What this engine writes: values of fields that the script must have made.
 WRITTEN = {
     "how": {"close", "recovered"},
-    "answer": {"choose", "close", "text", "accept", "decline"},
-    "what": {"view", "torn"},
+    "answer": {"choose", "close", "text", "accept", "decline", "adopt", "dismiss"},
+    "what": {"view", "torn", "restored", "loss"},
     "op": {"set", "touch", "close"},
     "trust": set(engine.TRUSTS),
     "source": set(engine.SOURCES),
@@ -34,9 +36,9 @@ WRITTEN = {
     "outcome": {"accepted", "noop", "held", "success", "partial"},
 }
 #: Fields that only other engines write.
-READ_ONLY = {"origin", "dated", "imported", "edit", "lines", "targets", "files"}
+READ_ONLY = {"origin", "dated", "imported"}
 
-#: Bodies of kinds and variants that this engine takes and does not write.
+#: Bodies of kinds and variants that this engine takes, and does not write or not so.
 BODIES = (
     ("run-open", {"actor": "codex", "seen": {}, "dated": "2025-03-01T09:00:00.000Z", "origin": {
         "format": "chatlog", "name": "chat.sqlite", "id": "session-12", "sha256": "0" * 64}}),
@@ -57,7 +59,7 @@ BODIES = (
     ("setting", {"name": "model.name", "value": "a line"}),
     ("recovery", {"what": "restored", "path": ".muniment/ledger/k7qdm2xw.jsonl", "sha256": "0" * 64, "size": 0, "note": "From\na copy."}),
     ("recovery", {"what": "loss", "path": ".muniment/ledger/k7qdm2xw.jsonl", "lines": [[3, 3], [5, 9]]}),
-    ("erase", {"targets": ["E3-k7qdm2xw", "P4-k7qdm2xw"], "files": ["0" * 64], "note": "A name."}),
+    ("erase", {"targets": ["E3-k7qdm2xw", "P4-k7qdm2xw"], "bodies": ["1" * 64, "2" * 64], "files": ["0" * 64], "note": "A name."}),
 )
 
 
@@ -110,8 +112,55 @@ def make_day(folder):
     one.take(two)
     one.ok("close", "--run", claude, "--outcome", "success", "--summary", "Done.\n\nAll of it.")
     two.take(one)
+    harm(one, two, folder / "three")
     two.ok("status")
     return one, two
+
+
+def harm(one, two, folder):
+    """Edit views, damage two ledgers and erase a text, and let the owner answer to all of it."""
+    run = started(one, "codex")
+    edit(one, "MEMORY.md", "Prices are cut.", "Prices are halved.")
+    edit(one, "notes/shop.owner.md", "> Ada decides.", "> Ada decides, or Bob.")
+    one.ok("review", "--all")
+    one.ok("resolve", "edits", "--choose", "adopt", "--note", "As I wrote.", "--human-approved")
+    two.take(one)
+    three = two.copy(folder, scratch.Chance([LOST]))
+    theirs = started(three, "claude")
+    for text in ("It was seen by one.", "It was seen by nobody else.", "It was seen again."):
+        three.ok("journal", "--run", theirs, "--text", text)
+    three.ok("propose", "--run", theirs, "--key", "shop.third", "--tier", "2", "--new-subject", "--text", "Count them.", "--now")
+    two.take(three)
+    damage(two.ledger(LOST), b"by nobody else")
+    two.ok("restore", "--accept-loss", "--human-approved")
+    damage(two.ledger(), b"Use a queue")
+    two.ok("restore", "--from", str(one.ledger()))
+    one.take(two)
+    one.ok("sync", "--run", run)
+    for text in ("Her number is 555-0123.", "Call her at 555-0123, or not."):
+        one.ok("journal", "--run", run, "--text", text, "--ref", "call-%d" % len(text))
+    one.ok("propose", "--run", run, "--key", "shop.number", "--tier", "2", "--new-subject", "--text", "Call 555-0123.", "--now")
+    (one.vault / "INDEX.md").write_bytes(b"555-0123\n")
+    one.ok("erase", "--text", "555-0123", "--note", "A number.", "--human-approved")
+    (one.vault / "MEMORY.md").write_bytes(b"Edited again.\n")
+    one.ok("review", "--all")
+    one.ok("resolve", "edits", "--choose", "dismiss", "--human-approved")
+    shutil.copy(one.ledger(), two.ledger())  # shorter than the one that holds the text
+
+
+def edit(vault, name, old, new):
+    """Change a view by hand."""
+    path = vault.vault / name
+    before = path.read_bytes()
+    path.write_bytes(before.replace(old.encode("utf-8"), new.encode("utf-8")))
+    assert path.read_bytes() != before
+
+
+def damage(ledger, text):
+    """Change a letter of the line that holds a text."""
+    data = ledger.read_bytes()
+    assert text in data
+    ledger.write_bytes(data.replace(text, text[:-1] + b"~", 1))
 
 
 def diverge(one, folder, codex):
@@ -199,30 +248,52 @@ def pinned(tmp_path):
 
 
 def test_pinned_ledgers_give_the_pinned_views(pinned):
-    """Folding old ledgers afresh gives every view byte for byte, and nothing in them is found wrong."""
+    """Folding old ledgers afresh gives every view byte for byte, and nothing in them is found wrong; what was lost is said."""
     pinned.ok("rebuild")
     assert views_of(pinned) == (DATA / VIEWS).read_bytes().decode("utf-8")
     status, found = pinned.json("doctor")
-    assert (status, found["findings"]) == (0, [])
+    assert (status, [(f["severity"], f["kind"]) for f in found["findings"]]) == (0, [("notice", "given-up")])
 
 
 def test_pinned_ledgers_can_be_written_on(pinned):
     """A vault of old ledgers takes a new replica, whose first run has seen all of them."""
-    pinned.chance.tags = ["p4npy8vj"]
+    pinned.chance.tags = ["q5t2w8xz"]
     run = started(pinned, "codex")
     pinned.ok("propose", "--run", run, "--key", "shop.open", "--text", "C.", "--now")
-    line = pinned.ledger("p4npy8vj").read_bytes().split(b"\n")[1]
-    ends = {tag: len((DATA / name).read_bytes().splitlines()) - 1 for tag, name in LEDGERS.items()}
+    line = pinned.ledger("q5t2w8xz").read_bytes().split(b"\n")[1]
+    ends = {tag: json.loads((DATA / name).read_bytes().splitlines()[-1])["head"]["seq"] for tag, name in LEDGERS.items()}
     assert engine.decode_record(line + b"\n")[1]["seen"] == ends
 
 
+def struck():
+    """Return from the pinned lines, read as plain JSON, the spans of lost lines by tag, and the erased ids with their skeletons' hashes."""
+    lost, erased = {}, {}
+    for name in LEDGERS.values():
+        for line in (DATA / name).read_bytes().splitlines():
+            body = json.loads(line)["body"]
+            if body.get("what") == "loss":
+                lost.setdefault(body["path"][-14:-6], []).extend(body["lines"])
+            erased.update(zip(body.get("targets", ()), body.get("bodies", ())))
+    return lost, erased
+
+
+def decode(line, tag, erased):
+    """Return head and body of a line, and the hash of its head."""
+    head, body, _, top = engine.decode_record(line, lambda head: {erased.get("%s%d-%s" % (engine.LETTERS[head["kind"]], head["seq"], tag))})
+    return head, body, top
+
+
 def records_of(name):
-    """Return (head, body) of each line of a pinned file, decoded and encoded again."""
-    found = []
+    """Return (head, body) of each line of a pinned file, decoded and encoded again; of an erased record the skeleton."""
+    found, erased = [], struck()[1]
+    tags = {name: tag for tag, name in LEDGERS.items()}
     for line in (DATA / name).read_bytes().splitlines(keepends=True):
-        head, body, *_ = engine.decode_record(line)
-        engine.check_record(head["kind"], body)
-        assert engine.encode_record(head, body)[0] == line
+        head, body, _ = decode(line, tags.get(name), erased)
+        if "erased" in body:
+            assert engine.canonical({"body": body, "head": head}).encode("utf-8") + b"\n" == line
+        else:
+            engine.check_record(head["kind"], body)
+            assert engine.encode_record(head, body)[0] == line
         found.append((head, body))
     return found
 
@@ -237,7 +308,10 @@ def test_the_script_writes_every_kind_and_field_that_this_engine_writes():
     """No kind, field or word that the engine writes is missing from the pinned ledgers."""
     records = [record for name in LEDGERS.values() for record in records_of(name)]
     written = {head["kind"] for head, _ in records}
-    assert written == set(engine.LETTERS) - {"erase"}
+    assert written == set(engine.LETTERS)
+    erased = [(head, body) for head, body in records if "erased" in body]
+    assert {head["kind"] for head, _ in erased} == {"journal", "proposal", "recovery"}
+    records = [record for record in records if record not in erased]
     for kind in written:
         fields = {name for head, body in records if head["kind"] == kind for name in body}
         assert fields >= {*engine.FIELDS[kind][0], *engine.FIELDS[kind][1]} - READ_ONLY - ({"note"} if kind == "recovery" else set()), kind
@@ -253,19 +327,32 @@ def test_the_script_writes_every_kind_and_field_that_this_engine_writes():
     assert values == own | {"op", "tier", "text", "detail", "until", "links", "tags"}
 
 
+def test_what_was_erased_or_lost_is_nowhere_in_the_pinned_bytes():
+    """An erased text is in no pinned ledger or view, what was lost in no ledger, and what stands behind the gap counts."""
+    data = {name: (DATA / name).read_bytes() for name in (*LEDGERS.values(), VIEWS)}
+    for text in (b"555-0123", b"call-", b"by nobody else"):
+        assert [name for name in data if text in data[name]] == []
+    assert b"Count them." in data[VIEWS]
+    assert data[VIEWS].count(b"(erased)") >= 3
+
+
 def test_units_and_chain_are_whole():
-    """Each ledger starts from its vault and tag, and each line follows the one before."""
+    """Each ledger starts from its vault and tag, and each line follows the one before, but for lines that are recorded as lost."""
     vault = json.loads((DATA / FORM).read_bytes())["vault"]
+    lost, erased = struck()
     for tag, name in LEDGERS.items():
-        tail, open_unit = engine.first_prev(vault, tag), 0
-        for seq, line in enumerate((DATA / name).read_bytes().splitlines(keepends=True)):
-            head, _, _, after = engine.decode_record(line)
+        tail, open_unit, due = engine.first_prev(vault, tag), 0, 0
+        for line in (DATA / name).read_bytes().splitlines(keepends=True):
+            head, _, after = decode(line, tag, erased)
+            gap = [last for first, last in lost.get(tag, ()) if first == due]
+            due = gap[0] + 1 if gap else due
             open_unit += 1
-            assert (head["seq"], head["prev"]) == (seq, tail)
+            assert head["seq"] == due
+            assert (head["prev"] == tail) == (not gap)
             if "unit" in head:
                 assert head["unit"] == open_unit
                 open_unit = 0
-            tail = after
+            tail, due = after, due + 1
         assert open_unit == 0
 
 

@@ -100,11 +100,11 @@ class World(Scratch):
         """Return what doctor finds, by kind."""
         return [found["kind"] for found in self.json("doctor", *options)[1]["findings"]]
 
-    def check_sound(self, tags):
-        """The facts are there, the ledgers are those, the views are what a rebuild makes, and doctor finds nothing."""
+    def check_sound(self, tags, *findings):
+        """The facts are there, the ledgers are those, the views are what a rebuild makes, and doctor finds that and nothing else."""
         assert self.tags() == sorted(tags)
         assert self.texts().items() >= FACTS.items()
-        assert self.findings("--strict") == []
+        assert self.findings("--strict") == list(findings)
         views = self.views()
         self.ok("rebuild")
         assert self.views() == views
@@ -307,6 +307,28 @@ def test_reading_mints_nothing(world):
     assert (world.tags(), world.replica.exists()) == ([TAGS[0]], False)
 
 
+@pytest.mark.parametrize("known", ["before", "with-the-text", "nothing"])
+def test_a_ledger_that_was_erased_elsewhere_is_whole_here(world, tmp_path, known):
+    """A copy that takes over a ledger whose erased bodies are skeletons folds all of it at once, whatever it had read before."""
+    other = world.copy(tmp_path / "other", Chance(TAGS[2:]))
+    other.ok("status")
+    entry = world.json("journal", "--run", world.run_id, "--text", "Her number is 555-0123.")[1]["entry"]
+    if known == "with-the-text":
+        other.take(world)
+        other.ok("status")
+    world.propose("shop.later", "Later.", "--now")
+    world.ok("erase", entry, "--human-approved")
+    if known == "nothing":
+        other.drop_cache()
+    shutil.copy(world.ledger(), other.ledger())
+    status, answer = other.json("recall", "shop.later")
+    assert (status, answer["current"]["text"], answer["warnings"]) == (0, "Later.", [])
+    assert other.json("start", "--actor", "claude")[0] == 0
+    assert b"555-0123" not in b"".join(path.read_bytes() for path in other.vault.rglob("*") if path.is_file())
+    assert world.json("journal", "--run", world.run_id, "--text", "x")[0] == 0
+    other.check_sound([TAGS[0], TAGS[2]])
+
+
 # -- git --
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git on this machine")
@@ -494,6 +516,22 @@ def test_a_cache_is_brought_in_line_whatever_it_is(world, spoil, first):
     world.check_sound(TAGS[:1])
 
 
+@pytest.mark.parametrize("spoil", [lambda world: None, CACHES["missing"], CACHES["garbage"], CACHES["older-fold"]],
+                         ids=["there", "missing", "garbage", "older-fold"])
+def test_an_edit_is_recorded_before_what_the_command_does_itself(world, spoil):
+    """Whatever the cache is, the record of an edited MEMORY.md comes first: it tells what its writer had seen."""
+    memory = world.vault / "MEMORY.md"
+    memory.write_bytes(memory.read_bytes().replace(b"Retry twice.", b"Retry four times."))
+    spoil(world)
+    world.ok("propose", "--run", world.run_id, "--key", "shop.risk", "--text", "Payments time out often.", "--now")
+    assert [kind for kind, _ in world.records()][-3:] == ["recovery", "proposal", "revision"]
+    edits = world.json("review", "--all")[1]["edits"]
+    assert [(edit["path"], [(c["key"], c["fields"]) for c in edit["changes"]], edit["unread"]) for edit in edits] == [
+        ("MEMORY.md", [("shop.next", {"text": ["Retry twice.", "Retry four times."]})], [])]
+    assert world.json("resolve", "edits", "--choose", "adopt", "--human-approved")[0] == 0
+    assert world.texts() == {"shop.next": "Retry four times.", "shop.risk": "Payments time out often.", "shop.staged": "Staged."}
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a fork gives up its rights for this; this system has no fork")
 @pytest.mark.parametrize("cache", ["there", "missing", "garbage"])
 def test_a_vault_that_cannot_be_written_to_is_read_in_memory(world, cache):
@@ -531,23 +569,63 @@ def append_kind(world, kind, body):
 
 
 NEWER = {
-    "unknown-kind": ("treaty", {}),
-    "erase": ("erase", {"targets": ["E1-aaaaaaaa"]}),
-    "restored": ("recovery", {"what": "restored", "path": "x", "lines": [[1, 2]]}),
+    "no-fields": ("treaty", {}),
+    "fields-of-its-own": ("treaty-of-parts", {"run": "R1-aaaaaaaa", "targets": [{"x": [1, None]}]}),
+    "fields-of-a-known-kind": ("erasure", {"targets": ["P2-aaaaaaaa"], "bodies": ["0" * 64]}),
 }
 
 
+@pytest.mark.parametrize("cache", ["there", "missing"])
 @pytest.mark.parametrize(("kind", "body"), NEWER.values(), ids=NEWER.keys())
-def test_a_record_of_a_newer_engine_stops_writing_and_not_reading(world, kind, body):
-    """Met by a record that it does not fold, the engine writes no more (exit 8) and reads what is before it, saying so."""
+def test_a_record_of_a_newer_engine_stops_writing_and_not_reading(world, kind, body, cache):
+    """Met by a kind that it does not fold, the engine writes no more (exit 8), not elsewhere either, and reads what is before it."""
     append_kind(world, kind, body)
     before = world.ledger().read_bytes()
-    for argv in (("start", "--actor", "codex"), ("journal", "--run", world.run_id, "--text", "x"), ("sync", "--run", world.run_id)):
-        status, answer = world.json(*argv)
-        assert (status, answer["code"]) == (8, "newer-format")
+    if cache == "missing":
+        world.drop_cache()
+    for argv in (*RECORDING, *DECIDING, ("close", "--outcome", "success", "--summary", "x"), ("start", "--actor", "codex"),
+                 ("restore",), ("erase", "P2-aaaaaaaa", "--human-approved")):
+        status, answer = world.json(*in_run(argv, world.run_id))
+        assert (status, answer["code"]) == (8, "newer-format"), argv
     status, answer = world.json("recall", KEY)
     assert (status, answer["current"]["text"], len(answer["warnings"])) == (0, FACTS[KEY], 1)
     assert (world.ledger().read_bytes(), world.tags()) == (before, [TAGS[0]])
+    assert world.json("doctor")[0] == 7
+    assert "unknown-kind" in world.findings()
+
+
+@pytest.mark.parametrize("cache", ["there", "missing"])
+@pytest.mark.parametrize("body", [{"what": "healed", "path": "MEMORY.md"}, {"what": "restored", "path": "MEMORY.md"}, {"what": "loss"}],
+                         ids=["what", "path", "lines"])
+def test_a_repair_that_is_none_is_damage(world, body, cache):
+    """A recovery of an unknown sort, or one that does not say all that its sort must, is a bad body and not a newer kind."""
+    whole = world.ledger().read_bytes()
+    append_kind(world, "recovery", {"path": ".muniment/ledger/aaaaaaaa.jsonl", **body})
+    if cache == "missing":
+        world.drop_cache()
+    check_damaged(world, "bad-body", len(whole.splitlines()) + 1)
+
+
+@pytest.mark.parametrize("cache", ["there", "missing"])
+@pytest.mark.parametrize(("kind", "body"), [
+    ("recovery", {"what": "restored", "path": ".muniment/ledger/aaaaaaaa.jsonl"}),
+    ("recovery", {"what": "loss", "path": ".muniment/ledger/zzzzzzzz.jsonl", "lines": [[1, 2]]}),
+    ("recovery", {"what": "loss", "path": ".muniment/ledger/aaaaaaaa.jsonl", "lines": [[40, 41]]}),
+    ("erase", {"targets": ["E9-zzzzzzzz"], "bodies": ["0" * 64]}),
+], ids=["restored", "loss", "loss-ahead", "erase"])
+def test_a_repair_or_erasure_by_another_is_folded(world, kind, body, cache):
+    """`restored`, `loss` and `erase` records are known kinds: they stop nothing, and the rest stands as it was."""
+    append_kind(world, kind, body)
+    if cache == "missing":
+        world.drop_cache()
+    assert world.texts() == FACTS
+    assert world.journal()[0] == 0
+    assert world.json("sync", "--run", world.run_id)[0] == 0
+    assert world.texts() == {**FACTS, "shop.staged": "Staged."}
+    assert kind in {event["kind"] for event in world.json("log")[1]["events"]}
+    is_loss = body.get("what") == "loss"
+    ends = is_loss and TAGS[0] in body["path"]  # a ledger that lost lines gets no more
+    world.check_sound(TAGS[:1 + ends], *["given-up"] * is_loss)
 
 
 def test_a_newer_format_is_left_alone(world):
@@ -620,6 +698,18 @@ def blank(data, number):
     return data[:start] + b"\n" + data[start:]
 
 
+def crlf(data, number):
+    """End a line as Windows does."""
+    _, end = line_of(data, number)
+    return data[:end - 1] + b"\r" + data[end - 1:]
+
+
+def mark(data, number):
+    """Put a merge's marker before a line."""
+    start, _ = line_of(data, number)
+    return data[:start] + b"<<<<<<< HEAD\n" + data[start:]
+
+
 #: What is done to line 4 -> (kind of damage that it is, the line from 1 where it shows).
 DAMAGE = {
     "flipped-in-the-text": (flip(b'"text":"'), "bad-hash", 5),
@@ -633,33 +723,63 @@ DAMAGE = {
     "swapped": (swap, "bad-seq", 5),
     "too-long": (lengthen, "too-long", 5),
     "blank-line": (blank, "bad-json", 5),
+    "crlf": (crlf, "crlf", 5),
+    "merge-marker": (mark, "merge-marker", 5),
 }
+#: What records without deciding, and what decides; R stands for the run.
+RECORDING = (("journal", "--run", "R", "--text", "x"), ("propose", "--run", "R", "--key", KEY, "--text", "Over damage."))
+DECIDING = (
+    ("sync", "--run", "R"), ("propose", "--run", "R", "--key", KEY, "--text", "x", "--now"), ("withdraw", "P2-aaaaaaaa", "--run", "R"),
+    ("apply", "--run", "R", "-"), ("maintain", "--mark", "--run", "R"), ("resolve", "C-abcdef", "--choose", "current", "--human-approved"),
+    ("resolve", "edits", "--choose", "adopt", "--human-approved"), ("config", "hot-lines", "100", "--human-approved"),
+    ("recover-run", "--run", "R", "--summary", "x", "--human-approved"), ("rebuild",),
+)
 
 
-def check_damaged(world, kind, line):
-    """Writing is refused naming file, line and kind; reading goes on and says so; doctor names the place."""
-    before = world.ledger().read_bytes()
-    for argv in (
-        ("start", "--actor", "codex"), ("journal", "--run", world.run_id, "--text", "x"), ("sync", "--run", world.run_id),
-        ("propose", "--run", world.run_id, "--key", KEY, "--text", "x"), ("config", "hot-lines", "100", "--human-approved"),
-    ):
-        status, answer = world.json(*argv)
-        assert (status, answer["code"], answer["exit"]) == (7, "damaged", 7), argv
-        assert (answer["line"], answer["kind"], Path(answer["path"]).name) == (line, kind, TAGS[0] + ".jsonl")
-    for argv in (("status",), ("recall", KEY), ("log",), ("review",)):
+def in_run(argv, run):
+    """Return a command line with the run's handle in its place."""
+    return [run if word == "R" else word for word in argv]
+
+
+def check_refused(world, argv, kind, line, name=TAGS[0]):
+    """A command is refused, naming file, line and kind of the damage."""
+    status, answer = world.json(*argv)
+    assert (status, answer["code"], answer["exit"]) == (7, "damaged", 7), argv
+    assert (answer["line"], answer["kind"], Path(answer["path"]).name) == (line, kind, name + ".jsonl"), argv
+
+
+def check_damaged(world, kind, line, deciding=DECIDING[:3]):
+    """Deciding is refused, recording goes on in a fresh ledger, reading says so; the damaged file and the views keep their bytes."""
+    before, views = world.ledger().read_bytes(), world.views()
+    for argv in deciding:
+        check_refused(world, in_run(argv, world.run_id), kind, line)
+    assert world.tags() == [TAGS[0]]
+    for argv in (("status",), ("recall", KEY), ("log",), ("review", "--all")):
         status, answer = world.json(*argv)
         assert (status, len(answer["warnings"])) == (0, 1), argv
+    for argv in RECORDING:
+        status, answer = world.json(*in_run(argv, world.run_id))
+        assert (status, [made for made in answer.values() if str(made).endswith("-" + TAGS[1])]) == (0, [
+            answer.get("entry") or answer["proposal"]]), argv
+    check_refused(world, ("close", "--run", world.run_id, "--outcome", "success", "--summary", "x"), kind, line)
+    theirs = world.start("claude")
+    assert theirs.endswith(TAGS[1])
+    assert world.json("close", "--run", theirs, "--outcome", "success", "--summary", "Nothing was staged.")[0] == 0
     assert world.json("recall", KEY)[1]["current"]["text"] == FACTS[KEY]
+    assert {row["tag"]: row["damaged"] for row in world.json("status")[1]["ledgers"]} == {TAGS[0]: True, TAGS[1]: False}
+    assert "x" in {body.get("text") for _, body in world.records(TAGS[1])}
     status, answer = world.json("doctor")
     assert status == 7
-    assert (kind, line) in {(found["kind"], found.get("line")) for found in answer["findings"] if found["severity"] == "error"}
-    assert world.ledger().read_bytes() == before
+    found = {(f["kind"], f.get("line")): f for f in answer["findings"] if f["severity"] == "error"}
+    assert Path(found[kind, line]["path"]).name == TAGS[0] + ".jsonl"
+    assert found[kind, line]["record"].endswith("-" + TAGS[0])
+    assert (world.ledger().read_bytes(), world.tags(), world.views()) == (before, [*TAGS[:2]], views)
 
 
 @pytest.mark.parametrize("cache", ["there", "missing"])
 @pytest.mark.parametrize(("damage", "kind", "line"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_damage_stops_writing_and_not_reading(world, damage, kind, line, cache):
-    """A ledger that does not prove itself stops writing (exit 7) and reading goes on from what is whole before."""
+def test_damage_stops_deciding_and_neither_recording_nor_reading(world, damage, kind, line, cache):
+    """Over a ledger that does not prove itself nothing is decided (exit 7), and what was recorded meanwhile counts once it is whole."""
     path = world.ledger()
     whole = path.read_bytes()
     path.write_bytes(damage(whole, 4))
@@ -668,7 +788,12 @@ def test_damage_stops_writing_and_not_reading(world, damage, kind, line, cache):
     check_damaged(world, kind, line)
     path.write_bytes(whole)
     assert world.journal()[0] == 0
-    world.check_sound(TAGS[:1])
+    assert world.texts() == FACTS
+    decided = world.json("sync", "--run", world.run_id)[1]
+    assert {row["key"] for row in decided["applied"]} == {KEY, "shop.staged"}
+    assert world.texts() == {**FACTS, KEY: "Over damage.", "shop.staged": "Staged."}
+    assert world.tags() == [*TAGS[:2]]
+    assert world.findings("--strict") == []
 
 
 @pytest.mark.parametrize("cache", ["there", "missing"])
@@ -682,7 +807,7 @@ def test_a_record_of_another_vault_is_damage(world, cache, tmp_path):
     path.write_bytes(b"".join(lines[:4] + theirs[4:5] + lines[5:]))
     if cache == "missing":
         world.drop_cache()
-    check_damaged(world, "bad-prev", 5)
+    check_damaged(world, "bad-prev", 5, DECIDING)
 
 
 def test_a_ledger_under_another_name_or_vault_is_damage(world, tmp_path):
@@ -692,8 +817,15 @@ def test_a_ledger_under_another_name_or_vault_is_damage(world, tmp_path):
     other.fill()
     shutil.copy(world.ledger(), world.ledger("yyyyyyyy"))
     shutil.copy(other.ledger("zzzzzzzz"), world.ledger("zzzzzzzz"))
+    for argv in DECIDING:
+        check_refused(world, in_run(argv, world.run_id), "bad-prev", 1, "yyyyyyyy")
     status, answer = world.journal()
-    assert (status, answer["line"], answer["kind"]) == (7, 1, "bad-prev")
+    assert (status, answer["entry"][-8:], len(answer["warnings"])) == (0, TAGS[0], 2)  # the own one is whole
+    status, answer = world.json("recall", KEY)
+    assert (status, len(answer["warnings"])) == (0, 2)
     found = {(f["kind"], Path(f["path"]).stem) for f in world.json("doctor")[1]["findings"] if f["severity"] == "error"}
     assert found >= {("bad-prev", "yyyyyyyy"), ("bad-prev", "zzzzzzzz")}
     assert world.texts().items() >= FACTS.items()
+    for tag in ("yyyyyyyy", "zzzzzzzz"):
+        world.ledger(tag).unlink()
+    world.check_sound(TAGS[:1])

@@ -130,6 +130,14 @@ class Runner:
         return self._each(block, lambda e: dict(
             e, canonical=engine.canonical(e["value"]), sha256=engine.sha256(engine.canonical(e["value"]))))
 
+    def run_skeleton(self, block):
+        """Add what stays of the body, and its hash."""
+        def check(example):
+            text = engine.canonical(engine.skeleton_of(example["kind"], example["body"]))
+            return dict(example, skeleton=text, sha256=engine.sha256(text))
+
+        return self._each(block, check)
+
     def run_handle(self, block):
         """Add the handle."""
         return self._each(block, check_handle)
@@ -181,6 +189,8 @@ def check_grammar(example):
 
 def check_handle(example):
     """The question has this handle."""
+    if "edit" in example:
+        return dict(example, handle=engine.edit_handle(example["edit"], example["frontiers"])[:8])
     key, frontier = example["key"], example["frontier"]
     held = "proposal" in example
     whole = engine.held_handle(key, frontier, example["proposal"]) if held else engine.conflict_handle(key, frontier)

@@ -113,6 +113,7 @@ WORD = some("codex", "a_b.c-d", "x" * 40, "0")
 DATE = some("2026-02-28", "2028-02-29", "1000-01-01", "9999-12-31", "2000-02-29")
 TIME = some(AT, "2028-02-29T23:59:59.999Z", "1000-01-01T00:00:00.000Z")
 HEX = some(HASH, "0" * 64)
+LEDGER = ".muniment/ledger/%s.jsonl" % TAG
 INTEGER = some(0, -1, 2**53 - 1, -2**53 + 1)
 NATURAL = some(0, 1, 2**53 - 1)
 SEEN = some({}, {TAG: 0}, {TAG: 2**53 - 1, "23456789": 3})
@@ -189,7 +190,7 @@ def make_revision(rng):
              ("held", "unknown-key", None), ("held", "needs-owner", None)]
     decisions = []
     for outcome, reason, more in rng.sample(kinds, rng.randint(0, 6)):
-        said = {"proposal": one("P")(rng), "outcome": outcome, "reason": reason}
+        said = {"proposal": "P%d-%s" % (len(decisions), rng.choice((TAG, "zzzzzzzz"))), "outcome": outcome, "reason": reason}
         said.update({"parents": {"parents": ids("PS")(rng)}, "rests": {"rests": one("PS")(rng)}}.get(more, {}))
         decisions.append(said)
     return {"run": one("R")(rng), "seen": SEEN(rng), "decisions": decisions}
@@ -232,13 +233,15 @@ def make_recovery(rng):
     what = rng.choice(("view", "torn", "restored", "loss"))
     optional = {"sha256": HEX, "size": NATURAL, "lines": some([[0, 0]], [[1, 4], [9, 2**53 - 1]]), "note": BLOCK}
     needed = {"view": ("sha256", "size"), "torn": ("sha256", "size"), "restored": (), "loss": ("lines",)}[what]
-    return {"what": what, **made(rng, {"path": LINE, **{n: optional[n] for n in needed}},
+    path = LINE if what in ("view", "torn") else some(LEDGER, ".muniment/ledger/zzzzzzzz.jsonl")
+    return {"what": what, **made(rng, {"path": path, **{n: optional[n] for n in needed}},
                                  {n: optional[n] for n in optional if n not in needed})}
 
 
 def make_erase(rng):
     """Return the body of an erase."""
-    return made(rng, {"targets": lambda r: [*ids("EP")(r), "X9-zzzzzzzz"]}, {"files": listing(HEX, 2), "note": BLOCK})
+    body = made(rng, {"targets": lambda r: sorted({*ids("REPQSKX", 5)(r), "X9-zzzzzzzz"})}, {"files": listing(HEX, 2), "note": BLOCK})
+    return dict(body, bodies=[HEX(rng) for _ in body["targets"]])
 
 
 MAKERS = {"replica": make_replica, "run-open": make_run_open, "journal": make_journal, "proposal": make_proposal,
@@ -352,6 +355,115 @@ def test_the_largest_proposal_fits_into_a_line():
     assert len(engine.encode_record({"at": AT, "kind": "proposal", "prev": HASH, "seq": 1, "unit": 1}, body)[0]) <= engine.LINE_BYTES_MAX
 
 
+# -- skeletons --
+
+#: Kinds whose records hold text, and can be erased.
+ERASABLE = ("run-open", "journal", "proposal", "run-close", "resolution", "recovery", "erase")
+#: Fields by which records are told apart and judged: erasing takes none of them away.
+JUDGED = {"run", "key", "base", "staged", "parents", "depth", "seen", "handle", "answer", "proposal", "chosen", "edit", "source", "trust",
+          "new_subject", "imported", "actor", "outcome", "how", "importance", "dated", "what", "path", "sha256", "size", "lines",
+          "targets", "bodies", "files"}
+SPOKEN = "It-names-Ada"
+
+
+def speak(body):
+    """Return a copy of a body in which every field that holds words says SPOKEN, and what only other fields hold stays."""
+    body = copy.deepcopy(body)
+    body.update({name: SPOKEN for name in ("text", "why", "note", "summary", "ref", "session") if name in body})
+    if body.get("value", {}).get("op") == "set":
+        body["value"].update(text=SPOKEN, detail=SPOKEN, tags=["ada"], links=["ada"])
+        body["value"].update({"falsifier": SPOKEN} if body["value"]["tier"] == 3 else {})
+    if "origin" in body:
+        body["origin"] = {"format": body["origin"]["format"], "name": SPOKEN, "id": SPOKEN, "sha256": HASH}
+    if "evidence" in body:
+        body["evidence"] = ["E5-" + TAG, "https://a.b/" + SPOKEN, {"command": SPOKEN, "exit": 0, "date": "2026-02-28", "note": SPOKEN}]
+    return body
+
+
+def erased_line(record, stays):
+    """Return the line of a record whose body was erased: its head is as it was and names the hash of the body that is gone."""
+    head = dict(record["head"], body=engine.sha256(engine.canonical(record["body"])))
+    return ('{"body":%s,"head":%s}\n' % (engine.canonical(stays), engine.canonical(head))).encode("utf-8")
+
+
+def fault_of(line, erased=None):
+    """Return the kind of damage that a line is, or None."""
+    try:
+        engine.decode_record(line, erased)
+    except engine.BadRecord as bad:
+        return bad.fault
+    return None
+
+
+def pin(stays):
+    """Return what tells of any head that this skeleton, and no other, may stand there."""
+    return lambda head: {engine.sha256(engine.canonical(stays))}
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(ERASABLE), SEED)
+def test_a_skeleton_stands_in_the_place_of_its_body(kind, seed):
+    """With its hash pinned the skeleton is read under the same head and chain hash; without, or with another's, it is damage."""
+    record = make_record(kind, random.Random(seed))
+    _, top = engine.encode_record(dict(record["head"]), record["body"])
+    stays = engine.skeleton_of(kind, record["body"])
+    line = erased_line(record, stays)
+    head, body, text, read = engine.decode_record(line, pin(stays))
+    assert (body, text, read) == (stays, engine.canonical(stays), top)
+    assert head == dict(record["head"], body=engine.sha256(engine.canonical(record["body"])))
+    assert fault_of(line) == "erased"
+    assert fault_of(line, lambda head: None) == "erased"
+    assert fault_of(line, pin({**stays, "erased": False})) == "erased"
+    assert fault_of(erased_line(record, {**stays, "erased": False}), pin(stays)) == "bad-hash"
+    whole, _ = engine.encode_record(dict(record["head"]), record["body"])
+    assert engine.decode_record(whole, pin(stays))[1] == record["body"]  # the fold puts the skeleton in its place
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(ERASABLE), SEED)
+def test_a_skeleton_holds_no_text_and_all_by_which_it_is_judged(kind, seed):
+    """Ids, parents and all else that decides stay as they were; no word, salt or value does; the skeleton of a skeleton is itself."""
+    body = dict(speak(MAKERS[kind](random.Random(seed))), salt=SALT)
+    engine.check_record(kind, body)
+    stays = engine.skeleton_of(kind, body)
+    judged = JUDGED & body.keys()
+    assert {name: stays.get(name) for name in judged} == {name: body[name] for name in judged}
+    assert stays.keys() <= judged | {"erased", "value", "evidence", "origin"}
+    assert stays["erased"] is True
+    assert SPOKEN not in engine.canonical(stays)
+    assert SALT not in engine.canonical(stays)
+    assert "ada" not in engine.canonical(stays)
+    assert stays.get("evidence", []) == [i for i in body.get("evidence", ()) if i == "E5-" + TAG]
+    if "value" in body:
+        tier = body["value"].get("tier")
+        assert stays["value"] == ({"op": "touch"} if tier is None else {"op": "close", "tier": tier})
+    assert engine.skeleton_of(kind, stays) == stays
+    assert len(engine.canonical(stays)) <= len(engine.canonical(body))
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(ERASABLE), SEED, st.sampled_from(("text", "why", "note", "summary", "salt", "session", "ref", "value", "drop")))
+def test_what_is_no_skeleton_is_none_though_its_hash_is_pinned(kind, seed, what):
+    """A pinned body that holds text, or lacks what it is judged by, is damage: an erasure cannot put words into a record."""
+    rng = random.Random(seed)
+    record = make_record(kind, rng)
+    stays = engine.skeleton_of(kind, record["body"])
+    if what == "drop":
+        del stays[rng.choice(sorted(set(stays) & {*engine.FIELDS[kind][0], "erased"}))]
+    elif what == "value":
+        stays["value"] = set_value(rng)
+    else:
+        stays[what] = SALT if what == "salt" else "x"
+    assert fault_of(erased_line(record, stays), pin(stays)) == "bad-body"
+
+
+@pytest.mark.parametrize("kind", sorted(set(engine.LETTERS) - set(ERASABLE)))
+def test_a_record_without_text_has_no_skeleton(kind):
+    """No erasure may name a record of a kind that holds no text."""
+    with pytest.raises(engine.BadRecord):
+        engine.make_body("erase", SALT, targets=["%s1-%s" % (engine.LETTERS[kind], TAG)], bodies=[HASH])
+
+
 # -- the plain checks and the published schemas --
 
 #: Values to put in the place of others: most are wrong anywhere, each is nearly right somewhere.
@@ -437,8 +549,21 @@ def is_detail_wide(record):
     return isinstance(detail, str) and len(detail) <= engine.DETAIL_BYTES_MAX < len(detail.encode("utf-8", "replace"))
 
 
+def is_uneven(record):
+    """There is a hash of a skeleton for each target of an erasure."""
+    targets, bodies = record["body"].get("targets"), record["body"].get("bodies")
+    return isinstance(targets, list) and isinstance(bodies, list) and len(targets) != len(bodies)
+
+
+def is_decided_twice(record):
+    """A revision decides a proposal once."""
+    decisions = record["body"].get("decisions")
+    said = [str(d.get("proposal")) for d in decisions if isinstance(d, dict)] if isinstance(decisions, list) else []
+    return len(set(said)) < len(said)
+
+
 #: What a schema cannot say, and so takes while the plain checks refuse it.
-EXCEPTIONS = (is_unsorted, is_span_reversed, is_detail_wide)
+EXCEPTIONS = (is_unsorted, is_span_reversed, is_detail_wide, is_uneven, is_decided_twice)
 
 
 def read_schemas():
@@ -553,7 +678,7 @@ def test_each_field_alone_is_judged_alike(fields):
         for seed in range(8):
             for name, value in make_record(kind, random.Random(seed))["body"].items():
                 made_values[kind, name].append(value)
-    own = [{**set_value(random.Random(seed), tier), name: wrong} for tier in engine.TIERS for seed in (1, 2) for wrong in POOL
+    own = [{**set_value(random.Random(1), tier), name: wrong} for tier in engine.TIERS for wrong in POOL
            for name in ("op", "tier", "text", "detail", "until", "links", "tags", "kind", "importance", "status", "confidence",
                         "falsifier")]
     judged = collections.Counter()
@@ -597,7 +722,13 @@ RULES = (
     *(("resolution", dict(PLAIN_ANSWER, answer="dismiss", **EDIT), more, name) for more, name in (
         ({"depth": 1}, "parents"), ({"key": "a"}, "key"), ({"edit": None}, "edit"), (ANSWERED, "proposal"))),
     *(("recovery", dict(KEPT, what=what, path="p"), {name: None}, name) for what in ("view", "torn") for name in KEPT),
-    ("recovery", {"what": "loss", "path": "p", "lines": [[1, 1]]}, {"lines": None}, "lines"),
+    ("recovery", {"what": "loss", "path": LEDGER, "lines": [[1, 1]]}, {"lines": None}, "lines"),
+    *(("recovery", dict({"what": what, "path": LEDGER}, **more), {"path": path}, "path") for what, more in (
+        ("restored", {}), ("restored", KEPT), ("loss", {"lines": [[1, 1]]})) for path in (
+        "p", "MEMORY.md", "../" + LEDGER, LEDGER + "x", LEDGER[1:], LEDGER.upper(), "/" + LEDGER, LEDGER.replace("k", "l"))),
+    *(("erase", {"targets": ["E1-" + TAG], "bodies": [HASH]}, {name: wrong}, name) for name, wrong in (
+        ("bodies", None), ("bodies", []), ("bodies", [HASH[1:]]), ("targets", None), ("targets", []), ("targets", ["E1-" + TAG] * 2),
+        *(("targets", ["%s1-%s" % (letter, TAG)]) for letter in "AWVTM"), ("files", []), ("note", ""))),
     *(("revision", {"run": "R1-" + TAG, "seen": {}, "decisions": [dict(SAID, outcome=outcome, reason=reason, **more)]},
        {"decisions": [dict(SAID, **wrong)]}, "decisions") for outcome, reason, more, wrong in (
         ("accepted", "alone", {"parents": []}, {"outcome": "accepted", "reason": "alone"}),
@@ -643,11 +774,16 @@ def test_plain_checks_and_schemas_agree_over_many_records(checks, seed):
 
 @pytest.mark.packages
 @pytest.mark.parametrize(("exception", "kind", "change"), [
-    (is_unsorted, "erase", {"targets": ["P2-" + TAG, "P1-" + TAG]}), (is_unsorted, "proposal", {"base": ["S1-" + TAG, "P1-" + TAG]}),
-    (is_span_reversed, "recovery", {"what": "loss", "lines": [[4, 1]]}),
+    (is_unsorted, "erase", {"targets": ["P2-" + TAG, "P1-" + TAG], "bodies": [HASH] * 2}),
+    (is_uneven, "erase", {"targets": ["P1-" + TAG, "P2-" + TAG], "bodies": [HASH]}),
+    (is_uneven, "erase", {"targets": ["P1-" + TAG], "bodies": [HASH] * 2}),
+    (is_decided_twice, "revision", {"decisions": [{"proposal": "P1-" + TAG, "outcome": "noop", "reason": "touched"},
+                                                  {"proposal": "P1-" + TAG, "outcome": "held", "reason": "needs-owner"}]}),
+    (is_unsorted, "proposal", {"base": ["S1-" + TAG, "P1-" + TAG]}),
+    (is_span_reversed, "recovery", {"what": "loss", "path": LEDGER, "lines": [[4, 1]]}),
     (is_detail_wide, "proposal", {"value": {"op": "set", "tier": 2, "text": "t", "importance": 3, "status": "active",
                                             "detail": "\u00e9" * 20_000}}),
-], ids=["targets", "base", "lines", "detail"])
+], ids=["targets", "too-few-bodies", "too-many-bodies", "decided-twice", "base", "lines", "detail"])
 def test_what_a_schema_cannot_say_is_refused_by_the_plain_checks(checks, exception, kind, change):
     """Each named exception is one: the schema takes the record, the engine refuses it."""
     record = make_record(kind, random.Random(2))

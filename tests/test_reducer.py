@@ -303,11 +303,15 @@ def test_doctor_finds_no_fault_in_what_the_commands_wrote(tmp_path_factory, coun
     assert not _errors(replicas.write_vault(folder, world.ledgers))
 
 
-def _errors(vault):
+def _findings(vault):
     call = engine.Call("doctor", vault, ".", lambda: replicas.START_MS, replicas.Chance(), 1.0)
     result = engine.cmd_doctor(call, {"fix": False, "schema": False, "strict": False, "github": False})
     call.close()
-    return [f for f in result["findings"] if f["severity"] == "error"]
+    return result["findings"]
+
+
+def _errors(vault):
+    return [f for f in _findings(vault) if f["severity"] == "error"]
 
 
 # -- nothing is lost --
@@ -744,7 +748,8 @@ class Forger:
 
     def __init__(self, world, rng):
         self.world, self.rng, self.chance = world, rng, replicas.Chance(1)
-        self.state, self.seq, self.ms = world.replicas[0].state, -1, replicas.START_MS
+        self.state, self.ms = world.replicas[0].state, replicas.START_MS + world.tick * 60_000
+        self.position = engine.Position(FORGER, -1, engine.first_prev(replicas.VAULT, FORGER), "")
         self.world.ledgers.pop(FORGER, None)
         self.put("replica", vault=replicas.VAULT, tag=FORGER, engine="0")
         seen = {tag: p.seq for tag, p in sorted(self.state.positions.items())}
@@ -753,11 +758,10 @@ class Forger:
 
     def put(self, kind, **fields):
         """Append one record as a unit of its own; return its id."""
-        self.seq, self.ms = self.seq + 1, self.ms + 1
+        self.ms += 1
         body = engine.make_body(kind, self.chance(16).hex(), **fields)
-        head = {"at": engine.format_at(self.ms), "kind": kind, "prev": "0" * 64, "seq": self.seq, "unit": 1}
-        self.world.ledgers.setdefault(FORGER, []).append(replicas.Unit(FORGER, [(head, body, b"")]))
-        return "%s%d-%s" % (engine.LETTERS[kind], self.seq, FORGER)
+        self.world.append(self.position, [(kind, body)], engine.format_at(self.ms))
+        return "%s%d-%s" % (engine.LETTERS[kind], self.position.seq, FORGER)
 
     def propose(self, key, base=(), staged=(), depth=None, tier=2, run=None, op="set", **fields):
         """Append a proposal, honest but for what the caller asks for."""
@@ -950,9 +954,8 @@ def test_what_no_engine_would_have_written_counts_for_nothing(steps, forgeries, 
             assert _facts_of(whole) == _facts_of(fresh.subject(key))
 
 
-@pytest.mark.parametrize("forge", FORGERIES)
-def test_each_forgery_is_a_finding(forge):
-    """Every rule of PROTOCOL section 5 names the record that breaks it."""
+def _open_world():
+    """Return a world of two replicas, a run in the first, and a forger who has seen all of it."""
     world = replicas.World(2)
     here, there = world.replicas
     run = here.start()
@@ -961,7 +964,13 @@ def test_each_forgery_is_a_finding(forge):
     here.propose(run, "b.next", tier=2, new_subject=True, now=True)
     here.propose(run, "a", "held", now=True)
     there.fetch_all()
-    forger = Forger(world, random.Random(0))
+    return world, run, Forger(world, random.Random(0))
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
+def test_each_forgery_is_a_finding(forge, tmp_path):
+    """Every rule of PROTOCOL section 5 names the record that breaks it, and doctor tells its line."""
+    world, _, forger = _open_world()
     rule = forge(forger, "a")
     state = replicas.fold_fresh(itertools.chain(*world.ledgers.values()))
     found = {row[0] for row in state.rows("SELECT flaw FROM claim WHERE flaw IS NOT NULL")}
@@ -969,6 +978,135 @@ def test_each_forgery_is_a_finding(forge):
         target = state.find_claim(proposal)
         found |= {engine.find_flaw(state, target, f) for f in state.facts(proposal)} - {None}
     assert found == {rule}
+    told = [f for f in _findings(replicas.write_vault(tmp_path / "v", world.ledgers)) if f["kind"] == rule]
+    assert {f["severity"] for f in told} <= {"error", "notice"}
+    assert all(f["line"] and f["record"] for f in told)
+    assert told
+
+
+def lie_unseen(forger, run):
+    """A proposal that rests on what its ledger had not seen."""
+    late = forger.world.replicas[0].propose(run, "late", tier=2, new_subject=True, now=True)
+    return "unseen", forger.propose("late", [late], depth=2)
+
+
+def lie_unseen_decision(forger, run):
+    """A decision of a proposal that its ledger had not seen."""
+    late = forger.world.replicas[0].propose(run, "late", tier=2, new_subject=True)
+    forger.accept(late)
+    return "unseen", "V%d-%s" % (forger.position.seq, FORGER)
+
+
+def lie_unseen_parent(forger, run):
+    """An answer that replaces what its ledger had not seen."""
+    late = forger.world.replicas[0].propose(run, "late", tier=2, new_subject=True, now=True)
+    handle = engine.conflict_handle("late", [late])
+    return "unseen", forger.put("resolution", key="late", handle=handle, answer="close", parents=[late], depth=2, seen={}, source="user",
+                                value={"op": "close", "tier": 2})
+
+
+def lie_ahead(forger, _run):
+    """A proposal that rests on one of its own ledger that comes after it."""
+    return "unseen", forger.propose("new", staged=["P%d-%s" % (forger.position.seq + 2, FORGER)])
+
+
+def lie_mark(forger, _run):
+    """A mark of what comes after it."""
+    return "unseen", forger.put("mark", run=forger.run, upto={FORGER: forger.position.seq + 9})
+
+
+def lie_itself(forger, _run):
+    """A ledger that says it has seen itself."""
+    return "bad-seen", forger.put("run-open", actor="forger", seen={FORGER: 0})
+
+
+def lie_no_run(forger, _run):
+    """An entry of a run that is none."""
+    return "dangling", forger.put("journal", run="R0-" + FORGER, text="x", importance=3)
+
+
+def lie_closed(forger, _run):
+    """An entry of a run that was closed."""
+    forger.put("run-close", run=forger.other, outcome="success", summary="x", how="close")
+    return "closed-run", forger.put("journal", run=forger.other, text="x", importance=3)
+
+
+def lie_closed_twice(forger, _run):
+    """A run closed twice in one ledger."""
+    forger.put("run-close", run=forger.other, outcome="success", summary="x", how="close")
+    return "closed-run", forger.put("run-close", run=forger.other, outcome="fail", summary="y", how="close")
+
+
+def lie_chosen(forger, _run, **wrong):
+    """An answer that takes another value than the one which it names."""
+    key, ids = "b.next", forger.on("b.next")
+    said = {"key": key, "handle": engine.conflict_handle(key, ids), "answer": "choose", "parents": ids, "depth": 2, "seen": {},
+            "source": "agent", "chosen": ids[0], "value": {"op": "close", "tier": 2}}
+    return "false-answer", forger.put("resolution", **{**said, **wrong})
+
+
+def lie_source(forger, run):
+    """An answer that gives the value it takes another source."""
+    return lie_chosen(forger, run, source="user", value=forger.state.body(forger.on("b.next")[0])["value"])
+
+
+def lie_handle(forger, run):
+    """An answer to a question that its parents do not make."""
+    return lie_chosen(forger, run, handle="C-abcdef", value=forger.state.body(forger.on("b.next")[0])["value"])
+
+
+def lie_own_words(forger, _run):
+    """The owner's own words to a question that its parents do not make."""
+    ids = forger.on("b.next")
+    return "false-answer", forger.put(
+        "resolution", key="b.next", handle="C-abcdef", answer="text", parents=ids, depth=2, seen={}, source="user",
+        value=dict(forger.state.body(ids[0])["value"], text="forged"))
+
+
+def lie_accepted(forger, _run):
+    """An acceptance of a held proposal with another value."""
+    held = forger.find("key='a' AND outcome='held'")
+    parents = sorted({*forger.on("a"), held})
+    return "false-answer", forger.put(
+        "resolution", key="a", handle=engine.held_handle("a", forger.on("a"), held), answer="accept", parents=parents, depth=2, seen={},
+        source="agent", proposal=held, value={"op": "close", "tier": 1})
+
+
+def lie_declined(forger, _run):
+    """A refusal of a proposal of another key."""
+    held = forger.find("key='a' AND outcome='held'")
+    return "false-answer", forger.put("resolution", key="b.rule", handle=engine.held_handle("b.rule", forger.on("b.rule"), held),
+                                      answer="decline", parents=[], depth=0, seen={}, proposal=held)
+
+
+def lie_adopted(forger, _run):
+    """An adopted edit that replaces less than what stood there."""
+    edit = forger.put("recovery", what="view", path="MEMORY.md", sha256="0" * 64, size=1)
+    handle = engine.edit_handle(edit, {"b.next": []})
+    return "false-answer", forger.put("resolution", key="b.next", handle=handle, answer="adopt", parents=[], depth=1, seen={},
+                                      source="user", edit=edit, value={"op": "close", "tier": 2})
+
+
+def lie_withdrawn(forger, _run):
+    """A withdrawal of a value beside which no other stands."""
+    proposal = forger.propose("new")
+    forger.accept(proposal)
+    return "not-withdrawable", forger.put("withdrawal", run=forger.run, proposal=proposal)
+
+
+LIES = (lie_unseen, lie_unseen_decision, lie_unseen_parent, lie_ahead, lie_mark, lie_itself, lie_no_run, lie_closed,
+        lie_closed_twice, lie_chosen, lie_source, lie_handle, lie_own_words, lie_accepted, lie_declined, lie_adopted, lie_withdrawn)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_each_lie_is_an_error_to_doctor(lie, tmp_path):
+    """What breaks no rule of section 5, and no engine would have written at that place of its ledger, doctor finds there."""
+    world, run, forger = _open_world()
+    assert not _errors(replicas.write_vault(tmp_path / "before", world.ledgers))
+    kind, record = lie(forger, run)
+    found = [f for f in _errors(replicas.write_vault(tmp_path / "after", world.ledgers)) if f["kind"] == kind]
+    assert [(f["record"], f.get("line", forger.position.seq + 1)) for f in found] == [(record, forger.position.seq + 1)] * len(found)
+    assert found
 
 
 # -- on disk --

@@ -11,6 +11,10 @@ import scratch
 engine = scratch.engine
 SCHEMAS = scratch.ROOT / "templates" / "schema"
 pytestmark = pytest.mark.packages
+TAGS = (*scratch.SCRATCH_TAGS, "q5t2w8xz", "s6v3y9zb")
+#: What has the form of an AWS access key; and a text that is erased.
+KEY_LIKE = "AKIA" + "ZQ3KXW7PLM2RTV5N"
+NUMBER = "555-0123"
 OPERATIONS = b"""{"do":"journal","text":"One.","ref":"D1:1"}
 {"do":"propose","key":"apply.a","tier":2,"new_subject":true,"text":"A.","evidence":["D1:1"]}
 {"do":"propose","key":"apply.a","text":"B."}
@@ -47,7 +51,7 @@ class Checked(scratch.Scratch):
     """A scratch vault that checks the result of every command that is given, and counts them."""
 
     def __init__(self, folder, check):
-        super().__init__(folder)
+        super().__init__(folder, scratch.Chance(TAGS))
         self._check, self.seen = check, {}
 
     def __call__(self, *words, exit_status=0, stdin=b""):
@@ -98,6 +102,11 @@ def day(tmp_path_factory, check):
     vault("close", "--outcome", "fail", "--summary", "x", exit_status=3)
     search(vault)
     ended(vault)
+    run = vault("start", "--actor", "gemini")["run"]
+    edited(vault, run)
+    erased(vault, run)
+    restored(vault, run)
+    went_back(vault, run)
     return vault
 
 
@@ -213,7 +222,7 @@ def search(vault):
 
 def ended(vault):
     """Damage the vault in several ways, and have it proved and made again."""
-    vault("start", "--actor", "codex")
+    before = vault("start", "--actor", "codex")["run"]
     (vault.vault / "MEMORY.md").write_bytes(b"Edited.\n")
     vault("doctor")
     vault("doctor", "--strict", exit_status=7)
@@ -222,15 +231,126 @@ def ended(vault):
     vault("rebuild")
     vault("doctor", "--schema", "--fix")
     vault("log", "--most", "1000")
-    run = vault("start", "--actor", "claude")["run"]
+    vault("start", "--actor", "claude")
     data = vault.ledger().read_bytes()
     vault.ledger().write_bytes(b"claudf".join(data.rsplit(b"claude", 1)))
     vault("status")
-    vault("journal", "--run", run, "--text", "x", exit_status=7)
+    vault("journal", "--run", before, "--text", "x")
+    vault("sync", "--run", before, exit_status=7)
+    vault("recall", "no.such", exit_status=5)  # a failure that warns too
     vault("doctor", exit_status=7)
     vault.ledger().write_bytes(data)
     vault("doctor", "--fix")
     vault("status", "--vault", "nowhere", exit_status=5)
+
+
+def edited(vault, run):
+    """Edit views in several ways, and adopt and dismiss what was changed."""
+    vault("journal", "--run", run, "--text", "The key is %s." % KEY_LIKE, exit_status=3)
+    vault("journal", "--run", run, "--text", "The key is %s." % KEY_LIKE, "--allow-secret")
+    failed = vault("apply", "--run", run, "-", stdin=b'{"do":"propose","key":"a","text":"%s"}\n' % KEY_LIKE.encode(), exit_status=4)
+    assert failed["results"][0]["field"] == "text"
+    vault("propose", "--run", run, "--key", "edit.me", "--tier", "2", "--new-subject", "--text", "Sell at once.", "--tag", "pay", "--now")
+    memory, note = vault.vault / "MEMORY.md", vault.vault / "notes" / "edit.me.md"
+    memory.write_bytes(memory.read_bytes().replace(b"Sell at once.", b"Sell later.") + b"Mine.\n")
+    asked = vault("review", "--all")["edits"]
+    assert {(bool(e["changes"]), bool(e["unread"])) for e in asked} == {(True, True), (False, True)}
+    last = asked[-1]
+    assert vault("review", last["handle"])["edits"] == [last]
+    vault("review", "X-000000", exit_status=3)
+    vault("resolve", last["handle"], "--choose", "adopt", exit_status=3)
+    vault("resolve", last["handle"], "--choose", "accept", "--human-approved", exit_status=3)
+    vault("resolve", "X-000000", "--choose", "adopt", "--human-approved", exit_status=3)
+    done = vault("resolve", last["whole"], "--choose", "adopt", "--note", "Later.", "--human-approved")
+    assert [len(done[name]) for name in ("adopted", "closed", "left")] == [1, 0, 1]
+    note.write_bytes(note.read_bytes().replace(b"importance: 3", b"importance: 5").replace(b'  - "pay"', b'  - "pay"\n  - "shop"'))
+    (vault.vault / "notes" / "edit.new.md").write_bytes(b"---\ntier: 2\n---\nA new one.\n\nWith a detail.\n")
+    changes = [change for e in vault("review", "--all")["edits"] for change in e["changes"]]
+    assert {(change["key"], change["new"], tuple(change["fields"])) for change in changes} == {
+        ("edit.me", False, ("importance", "tags")), ("edit.new", True, ("detail", "importance", "status", "text", "tier"))}
+    done = vault("resolve", "edits", "--choose", "adopt", "--measured", "0,2026-11-30,true", "--human-approved")
+    assert [len(done[name]) > 0 for name in ("adopted", "closed", "left")] == [True] * 3
+    assert vault("resolve", "edits", "--choose", "dismiss", "--human-approved")["closed"]
+    vault("resolve", "edits", "--choose", "dismiss", "--human-approved", exit_status=3)
+    for key in ("edit.me", "edit.new"):
+        vault("recall", key, "--history")
+    for event in vault("log")["events"]:
+        if event["kind"] == "resolution":
+            vault("show", event["id"])
+
+
+def erased(vault, run):
+    """Erase texts, and ask for what is left of them in every way."""
+    entry = vault("journal", "--run", run, "--text", "Call %s." % NUMBER, "--ref", "call-1")["entry"]
+    made = vault("propose", "--run", run, "--key", "erase.me", "--tier", "2", "--new-subject", "--text", "Her number: %s" % NUMBER, "--now")
+    vault("propose", "--run", run, "--key", "erase.me", "--text", "She has none.", "--evidence", entry, "--now")
+    staged = vault("propose", "--run", run, "--key", "erase.me", "--text", "Or %s." % NUMBER)["proposal"]
+    vault("close", "--run", vault("start", "--actor", "gpt", "--session", NUMBER)["run"], "--outcome", "partial", "--summary", NUMBER)
+    vault("erase", exit_status=2)
+    vault("erase", "--text", "555", exit_status=3)
+    vault("erase", "V1-k7qdm2xw", "--human-approved", exit_status=3)
+    vault("erase", "E999-k7qdm2xw", "--human-approved", exit_status=5)
+    vault("erase", "--text", "It stands nowhere.", "--human-approved", exit_status=5)
+    vault("erase", entry, exit_status=3)
+    assert vault("erase", entry, "--note", "A number.", "--human-approved")["targets"] == [entry]
+    (vault.vault / "INDEX.md").write_bytes(NUMBER.encode())
+    (vault.vault / "numbers.md").write_bytes(NUMBER.encode())
+    done = vault("erase", "--text", NUMBER, "--human-approved", exit_status=4)
+    assert {made["proposal"], staged} < set(done["targets"])
+    assert [len(done[name]) > 0 for name in ("erasures", "files", "remains")] == [True] * 3
+    for what in (entry, made["proposal"], staged):
+        vault("show", what)
+    assert [claim["erased"] for claim in vault("recall", "erase.me", "--history")["history"]] == [True]
+    for words in (("recall", "erase.me"), ("history", "erase.me"), ("review", "erase.me"), ("review", "--all"), ("log",), ("maintain",), (
+            "search", "number"), ("show", made["revision"])):
+        vault(*words)
+    vault("doctor")
+
+
+def restored(vault, run):
+    """Damage the ledger that is written to, and have it put together again with a copy and without."""
+    path = vault.ledger(vault("journal", "--run", run, "--text", "Where it goes.")["entry"][-8:])
+    whole = path.read_bytes()
+    (vault.folder / "copy.jsonl").write_bytes(whole)
+    path.write_bytes(whole.replace(b"Where it goes.", b"Where it went."))
+    vault("restore", exit_status=3)
+    vault("restore", "--from", "nowhere.jsonl", exit_status=9)
+    vault("restore", "--from", "copy.jsonl", "--accept-loss", exit_status=2)
+    vault("restore", "--accept-loss", exit_status=3)
+    done = vault("restore", "--from", "copy.jsonl")["restored"]
+    assert [(row["tag"], row["kind"], row["lost"]) for row in done] == [(path.stem, "bad-hash", [])]
+    assert path.read_bytes() == whole
+    assert vault("restore")["restored"] == []
+    path.write_bytes(whole.replace(b"Where it goes.", b"Where it went."))
+    vault("status")
+    done = vault("restore", "--accept-loss", "--human-approved")["restored"]
+    assert [(row["tag"], len(row["lost"]), row["before"] > row["after"]) for row in done] == [(path.stem, 1, False)]
+    vault("log")
+    vault("doctor")
+
+
+def went_back(vault, run):
+    """Let this machine remember the vault, put an older ledger back, and ask what is missing."""
+    assert vault("witness")["tags"] == {}
+    os.environ["MUNIMENT_STATE"] = str(vault.folder / "state")
+    try:
+        entry = vault("journal", "--run", run, "--text", "Remembered.")["entry"]
+        assert vault("witness")["tags"]
+        path = vault.ledger(entry[-8:])
+        older = path.read_bytes()
+        vault("start", "--actor", "codex")
+        path.write_bytes(older)
+        vault("status")
+        vault("doctor")
+        vault("doctor", "--strict", exit_status=7)
+        behind = vault("witness")["behind"]
+        assert [(row["tag"], row["runs"]) for row in behind] == [(path.stem, 1)]
+        vault("witness", "--accept", exit_status=3)
+        assert vault("witness", "--accept", "--human-approved")["accepted"] == behind
+        assert vault("witness")["behind"] == []
+        vault("start", "--actor", "codex")
+    finally:
+        os.environ["MUNIMENT_STATE"] = os.devnull
 
 
 def test_every_command_has_results_that_fit(day):

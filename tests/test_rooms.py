@@ -20,15 +20,17 @@ import pytest
 ENGINE = Path(__file__).resolve().parent.parent / "engine.py"
 
 HEADER = "header"
-_STATE = ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS", "VAULT", "LOCK", "LEDGER", "CACHE")
+_STATE = ("ERRORS", "GRAMMAR", "SECRETS", "RECORDS", "REDUCER", "VIEWS", "EDITS", "VAULT", "LOCK", "LEDGER", "CACHE")
 #: Each room, in order, with the rooms that it may use beside itself and the header.
 ROOMS = {
     HEADER: (),
     "ERRORS": (),
     "GRAMMAR": ("ERRORS",),
+    "SECRETS": ("GRAMMAR",),
     "RECORDS": ("ERRORS", "GRAMMAR"),
     "REDUCER": ("ERRORS", "GRAMMAR", "RECORDS"),
     "VIEWS": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER"),
+    "EDITS": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS"),
     "VAULT": ("ERRORS", "GRAMMAR"),
     "LOCK": ("ERRORS", "VAULT"),
     "LEDGER": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS", "VAULT", "LOCK"),
@@ -38,13 +40,15 @@ ROOMS = {
     "INDEX": ("ERRORS", "GRAMMAR", "VIEWS", "VAULT", "CACHE", "CHUNKS", "EMBEDDING"),
     "RANKING": ("GRAMMAR", "CHUNKS", "INDEX"),
     "COMMANDS": (*_STATE, "INDEX"),
+    "PROOFS": (*_STATE, "COMMANDS"),
     "FINDING": (*_STATE, "CHUNKS", "EMBEDDING", "INDEX", "RANKING", "COMMANDS"),
-    "CLI": (*_STATE, "EMBEDDING", "FINDING", "COMMANDS"),
+    "REPAIR": (*_STATE, "INDEX", "COMMANDS"),
+    "CLI": (*_STATE, "EMBEDDING", "FINDING", "COMMANDS", "PROOFS", "REPAIR"),
 }
 #: Rooms above the waterline: no disk, clock, chance or environment.
-PURE = ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS")
+PURE = ("ERRORS", "GRAMMAR", "SECRETS", "RECORDS", "REDUCER", "VIEWS", "EDITS")
 #: The header has no banner, so its budget stands here.
-HEADER_LINES_MAX = 100
+HEADER_LINES_MAX = 104
 FUNCTION_LINES_MAX = 60
 
 BANNER = re.compile(r"# == (?P<name>[A-Z]+) == (?P<duty>\S.*\S) == (?P<budget>[0-9]+) ==")
@@ -631,6 +635,9 @@ class Refused(Exception):
 _LETTERS = "abc"
 def parse_key(text: Any) -> Any:
     return text if text in _LETTERS else LIMIT
+# == SECRETS == its duty == 40 ==
+def find_secret(text):
+    return parse_key(text)
 # == RECORDS == its duty == 40 ==
 def sha256(text):
     return hashlib.sha256(text).hexdigest()
@@ -642,6 +649,9 @@ def decide(subject, proposal):
 def render_note(state):
     open = state
     return open, decide(state, ())
+# == EDITS == its duty == 40 ==
+def read_edit(state):
+    return render_note(state)
 # == VAULT == its duty == 40 ==
 def replace_file(path, data):
     with open(path, "wb") as file:
@@ -690,9 +700,15 @@ def cmd_start(vault):
     held = hold(vault)
     append(vault, held, ())
     return render_note(catch_up(held, vault))
+# == PROOFS == its duty == 40 ==
+def cmd_doctor(vault):
+    return cmd_start(vault)
 # == FINDING == its duty == 40 ==
 def cmd_search(vault):
     return rank_chunks(vault)
+# == REPAIR == its duty == 40 ==
+def cmd_restore(vault):
+    return cmd_start(vault)
 # == CLI == its duty == 40 ==
 def run():
     print(cmd_start(os.environ["HOME"]))

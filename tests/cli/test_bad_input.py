@@ -612,17 +612,48 @@ def test_linked_ledger(project):
 
 
 @pytest.mark.parametrize("view", ["MEMORY.md", "notes/a.b.md"])
-def test_folder_in_place_of_a_view(project, view):
-    """A folder in the place of a view keeps no record from being made: the command says so and exits 0, and reading goes on."""
-    project.healthy = False
+@pytest.mark.parametrize("holds", [(), ("mine.txt", "deep/er.md")], ids=["empty", "filled"])
+def test_folder_in_place_of_a_view(project, view, holds):
+    """A folder in the place of a view is moved whole into recovery/ and said, the record is made, and the view is back."""
     run = project.start()
     project.fact(run, "a.b")
-    (project.vault / view).unlink()
-    (project.vault / view).mkdir()
+    place = project.vault / view
+    place.unlink()
+    place.mkdir()
+    for name in holds:
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_bytes(name.encode())
     reply = project.cli("propose", "--run", run, "--key", "a.b", "--text", "y", "--now")
-    assert (reply.status, bool(reply["warnings"])) == (0, True)
+    assert (reply.status, len(reply["warnings"])) == (0, 1)
     assert project.cli("recall", "a.b")["current"]["text"] == "y"
-    assert (project.vault / view).is_dir()
+    assert b"y" in place.read_bytes()
+    edit = project.ok("review", "--all")["edits"]
+    assert [(e["path"], e["changes"], bool(e["unread"])) for e in edit] == [(view, [], True)]
+    moved = project.vault / ".muniment" / "recovery" / edit[0]["sha256"]
+    assert {p.relative_to(moved).as_posix(): p.read_bytes() for p in moved.rglob("*") if p.is_file()} == {n: n.encode() for n in holds}
+    assert project.ok("resolve", "edits", "--choose", "dismiss", "--human-approved")["closed"][0]["path"] == view
+    assert moved.is_dir()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="symbolic links need a right here")
+@pytest.mark.parametrize("view", ["MEMORY.md", "notes/a.b.md"])
+@pytest.mark.parametrize("leads", ["file", "folder", "nowhere"])
+def test_link_in_place_of_a_view(project, view, leads):
+    """A symbolic link in the place of a view is kept as what it names and never followed; the view is back, a file of its own."""
+    run = project.start()
+    project.fact(run, "a.b")
+    place, away = project.vault / view, project.folder / "away"
+    place.unlink()
+    {"file": lambda: away.write_bytes(b"mine"), "folder": away.mkdir, "nowhere": lambda: None}[leads]()
+    place.symlink_to(away)
+    reply = project.cli("propose", "--run", run, "--key", "a.b", "--text", "y", "--now")
+    assert (reply.status, len(reply["warnings"])) == (0, 1)
+    assert (place.is_symlink(), b"y" in place.read_bytes()) == (False, True)
+    assert {"file": lambda: away.read_bytes() == b"mine", "folder": lambda: not list(away.iterdir()), "nowhere": lambda: not away.exists()}[
+        leads]()
+    edit = project.ok("review", "--all")["edits"]
+    kept = project.vault / ".muniment" / "recovery" / edit[0]["sha256"]
+    assert ([e["path"] for e in edit], kept.read_bytes()) == ([view], b"link to " + os.fsencode(away))
 
 
 @pytest.mark.parametrize(

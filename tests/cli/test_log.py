@@ -29,16 +29,35 @@ def test_events(cli, project):
         "resolution",
         "setting",
         "mark",
-        "run-close",
         "recovery",
+        "run-close",
     ]
     assert all({"id", "kind", "at"} <= set(e) for e in events)
     assert (events[0]["run"], events[0]["actor"]) == (run, "codex")
     assert events[1]["decisions"] == {"accepted": 1}
     assert (events[6]["id"], events[6]["key"], events[6]["answer"], events[6]["handle"][:8]) == (answer, "a.c", "choose", handle)
     assert (events[7]["name"], events[7]["value"]) == ("hot-lines", 100)
-    assert (events[9]["outcome"], events[9]["summary"]) == ("success", "Done.")
-    assert events[10]["path"] == "MEMORY.md"
+    assert (events[9]["what"], events[9]["path"]) == ("view", "MEMORY.md")
+    assert (events[10]["outcome"], events[10]["summary"]) == ("success", "Done.")
+
+
+def test_answers_to_edits_and_erasures(cli, project):
+    """An answer to an edit and an erasure are events too; of what was erased the text is not there."""
+    run = project.start()
+    project.fact(run, "a.b", "One.")
+    memory = project.vault / "MEMORY.md"
+    memory.write_bytes(memory.read_bytes().replace(b"One.", b"Two."))
+    project.ok("review", "--all")
+    project.ok("resolve", "edits", "--choose", "adopt", "--human-approved")
+    project.close(run)
+    events = cli("log")["events"]
+    assert [(e["kind"], e.get("answer")) for e in events] == [
+        ("run-open", None), ("revision", None), ("recovery", None), ("resolution", "adopt"), ("resolution", "dismiss"), ("run-close", None)]
+    project.ok("erase", events[-1]["id"], "--human-approved")
+    later = cli("log")["events"]
+    assert [e["kind"] for e in later[-2:]] == ["run-close", "erase"]
+    assert "summary" not in later[-2]
+    assert cli("log", plain=True).status == 0
 
 
 def test_human_output(cli, project):
