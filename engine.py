@@ -4145,11 +4145,12 @@ def replace_cache(vault: Vault, path: str) -> None:
 
 def create_cache(vault: Vault, path: str) -> State:
     """Return an empty cache in the place of what was there; ``:memory:`` makes one that is not kept."""
+    struck = scan_struck(vault)
     if path != ":memory:":
         remove_cache(path)
     state = State(path, fresh=True)
     state.meta = {"fold": _FOLD, "vault": vault.id, "new": "" if path == ":memory:" else "1"}
-    state.strike(scan_struck(vault))
+    state.strike(struck)
     return state
 
 
@@ -4157,9 +4158,13 @@ def fold_fresh(vault: Vault, limit: Callable[[str, Body], bool] | None = None) -
     """Return the fold of the ledgers in memory; ``limit`` tells of a tag and a unit's last head whether to stop there."""
     state = create_cache(vault, ":memory:")
     state.begin()
-    for tag, status in list_ledgers(vault).items():
-        fold(state, vault, first_position(vault, tag), status.st_size, functools.partial(limit, tag) if limit else None)
-        state.positions[tag].stamp = stamp_of(status)
+    try:
+        for tag, status in list_ledgers(vault).items():
+            fold(state, vault, first_position(vault, tag), status.st_size, functools.partial(limit, tag) if limit else None)
+            state.positions[tag].stamp = stamp_of(status)
+    except (OSError, MunimentError):
+        state.close()
+        raise
     state.flush()
     state.commit()
     return state
@@ -5885,6 +5890,9 @@ def _state_in_line(vault: Vault) -> State:
                 if attempt is None or isinstance(error, sqlite3.OperationalError):  # it is sound, but cannot be had now
                     state.close()
                     raise
+            except (OSError, MunimentError):
+                state.close()
+                raise
             state.close()
     except (sqlite3.DatabaseError, OSError):  # no room or right for a database here: the fold in memory serves this once
         pass
@@ -7044,9 +7052,11 @@ def cmd_doctor(call: Call, args: Row) -> Result:
         findings.append({"severity": severity, "kind": kind, "path": path, "message": message, **more})
 
     started = time.monotonic()
-    state, records = _check_ledgers(vault, report, _schemas(args["schema"], args["strict"]))
+    state = create_cache(vault, ":memory:")
+    call.states.append(state)
+    records = _check_ledgers(vault, state, report, _schemas(args["schema"], args["strict"]))
     cached = open_cache(vault)
-    call.states += [state, cached] if cached else [state]
+    call.states += [cached] if cached else []
     checked = time.monotonic()
     views, doors = 0, {}
     if any(position.fault for position in state.positions.values()):
@@ -7093,9 +7103,8 @@ def _schemas(wanted: bool, strict: bool) -> Callable[[Body], list[str]] | None:
     return lambda record: [e.message for e in checks[record["head"]["kind"]].iter_errors(record)]
 
 
-def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]] | None) -> tuple[State, int]:
-    """Fold every ledger afresh in causal order, with every check that a record can be given; return the state."""
-    state = create_cache(vault, ":memory:")
+def _check_ledgers(vault: Vault, state: State, report: Any, schema: Callable[[Body], list[str]] | None) -> int:
+    """Fold every ledger afresh in causal order, with every check that a record can be given; return how many records there are."""
     state.begin()
     streams: dict[str, Any] = {}
     for tag, status in list_ledgers(vault).items():
@@ -7133,7 +7142,7 @@ def _check_ledgers(vault: Vault, report: Any, schema: Callable[[Body], list[str]
             report("warning", "unscrubbed", vault.ledger(position.tag), "it holds the text of %d erased records again; the next command"
                    " that writes erases it" % position.unscrubbed)
     _check_rules(vault, state, report)
-    return state, sum(p.seq + 1 for p in state.positions.values())
+    return sum(p.seq + 1 for p in state.positions.values())
 
 
 def _check_rest(vault: Vault, state: State, position: Position, report: Any) -> None:

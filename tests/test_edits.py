@@ -368,7 +368,7 @@ def shelf(cold=False):
 def test_a_changed_line_is_the_text_of_its_subject(cold, text):
     """In MEMORY.md and INDEX.md a line's text, and nothing else, is changed, whatever its marks say."""
     replica, path = shelf(cold), "INDEX.md" if cold else "MEMORY.md"
-    assume(not cold or (not re.search(r"\)\Z|\u2026\Z", text)))
+    assume("(agent" not in text and (not cold or not re.search(r"\)\Z|\u2026\Z", text)))
     view = edited(replica, path, ("t3 [x\\](y)", engine.escape(text)))
     assert changes(replica, path, view) == {"s.k3": {"text": text}}
     assert changes(replica, path, view.replace("(agent", "(user")) == {"s.k3": {"text": text}}

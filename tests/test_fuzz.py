@@ -15,7 +15,9 @@ INPUTS = sorted(path.name for path in fuzz.KEPT.iterdir())
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory):
     """The targets by name, each made once."""
-    return {made.name: made(tmp_path_factory.mktemp(made.name)) for made in fuzz.list_targets()}
+    found = {made.name: made(tmp_path_factory.mktemp(made.name)) for made in fuzz.list_targets()}
+    yield found
+    found["edit"].state.close()
 
 
 @pytest.mark.parametrize("name", INPUTS)
