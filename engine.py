@@ -3334,7 +3334,7 @@ def mint_tag(chance: Callable[[int], bytes]) -> str:
     return "".join(TAG_LETTERS[b % len(TAG_LETTERS)] for b in chance(8))
 
 
-# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 840 ==
+# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 850 ==
 
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -4127,14 +4127,20 @@ def open_cache(vault: Vault) -> State | None:
 
 def is_plain(path: str) -> bool:
     """Tell whether a database, and what SQLite keeps beside it, are files: it would follow a link, and wait for a pipe for ever."""
-    beside = [path + end for end in ("", "-wal", "-shm", "-journal")]
-    return all(stat.S_ISREG(os.lstat(one).st_mode) for one in beside if os.path.lexists(one))
+    for name in (path + more for more in ("", "-wal", "-shm", "-journal")):
+        try:
+            if not stat.S_ISREG(os.lstat(name).st_mode):
+                return False
+        except FileNotFoundError:  # SQLite makes and removes what stands beside
+            continue
+    return True
 
 
 def remove_cache(path: str) -> None:
     """Remove a database and what SQLite keeps beside it."""
-    for more in ("", "-wal", "-shm", "-journal"):
-        remove_file(path + more)
+    for name in (path + more for more in ("", "-wal", "-shm", "-journal")):
+        if os.path.lexists(name):
+            remove_file(name)
 
 
 def replace_cache(vault: Vault, path: str) -> None:
@@ -7039,7 +7045,7 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
             "views_ms": round((time.monotonic() - folded) * 1000), "warnings": work.warnings}
 
 
-# == PROOFS == doctor: every check that the whole of a vault can be given == 400 ==
+# == PROOFS == doctor: every check that the whole of a vault can be given == 410 ==
 
 
 def cmd_doctor(call: Call, args: Row) -> Result:
@@ -7228,8 +7234,6 @@ def _check_references(vault: Vault, state: State, tag: str, head: Body, body: Bo
         report("error", "unseen", path, "it marks what comes after it", **where)
     if head["kind"] == "resolution" and "erased" not in body and not _is_true_answer(state, body, look):
         report("error", "false-answer", path, "it is not the answer that it says", **where)
-    if head["kind"] == "withdrawal" and not _is_withdrawable(state, body, look):
-        report("error", "not-withdrawable", path, "%s was no contender" % body["proposal"], **where)
 
 
 def _is_true_answer(state: State, body: Body, look: dict[str, int]) -> bool:
@@ -7253,12 +7257,17 @@ def _is_true_answer(state: State, body: Body, look: dict[str, int]) -> bool:
     return bool(held_handle(body["key"], frontier, body["proposal"]).startswith(body["handle"]))
 
 
-def _is_withdrawable(state: State, body: Body, look: dict[str, int]) -> bool:
-    """Tell whether a proposal was, by what the ledger had seen, not accepted yet or one of several on the frontier."""
-    claim = state.find_claim(body["proposal"])
+def _is_withdrawable(state: State, proposal: str, tag: str, seq: int) -> bool:
+    """Tell whether a proposal was, before a line of a ledger, not accepted yet or one of several on the frontier.
+
+    A withdrawal does not say what its file had read of others, so of a key that another ledger speaks of it cannot be told.
+    """
+    claim = state.find_claim(proposal)
     if claim is None or claim.made is None or state.has_erased(claim.key):  # what is erased says nothing, so it is no contender
         return True
-    subject = state.subject_seen(claim.key, look)
+    if any(one.tag != tag for one in state.records_of(claim.key)[0]):
+        return True
+    subject = state.subject_seen(claim.key, {tag: seq - 1})
     made = claim.id in subject.known and subject.known[claim.id].standing
     return not made or bool(len({c.effect for c in subject.frontier}) > 1 and claim.id in [c.id for c in subject.frontier])
 
@@ -7282,6 +7291,10 @@ def _check_rules(vault: Vault, state: State, report: Any) -> None:
         if due and not state.struck.has_lost([entry]):
             report("error", "dangling", vault.ledger(claim[-8:]), "%s names %s, which is no entry" % (claim, entry),
                    line=int(claim[1:-9]) + 1, record=claim)
+    for proposal, tag, seq in state.rows("SELECT proposal, tag, seq FROM fact WHERE outcome='withdrawn' ORDER BY 1, 2, 3"):
+        if not _is_withdrawable(state, proposal, tag, seq):
+            report("error", "not-withdrawable", vault.ledger(tag), "%s was no contender" % proposal, line=seq + 1,
+                   record=format_id("W", seq, tag))
     suspects = state.rows(  # an only fact that became the claim's outcome was counted, so nothing is wrong with it
         "SELECT DISTINCT f.proposal FROM fact f JOIN claim c ON c.id=f.proposal WHERE f.outcome IN ('accepted', 'withdrawn') AND"
         " (c.outcome<>f.outcome OR 1<(SELECT count(*) FROM fact g WHERE g.proposal=f.proposal AND g.outcome=f.outcome)) ORDER BY 1")
