@@ -7223,6 +7223,8 @@ def _check_references(vault: Vault, state: State, tag: str, head: Body, body: Bo
     before = {} if "seen" in body else {**state.look(run), run[-8:]: INTEGER_MAX}  # a run may go on in another ledger of its copy
     for one in named:
         number, other = int(one[1:-9]), one[-8:]
+        if run and "seen" not in body and run[-8:] != tag != other:
+            continue  # what its run had looked at stands in a ledger that may not be read that far yet
         if number > (look[tag] if other == tag else max(look.get(other, -1), before.get(other, -1))):
             report("error", "unseen", path, "it names %s, which it had not seen" % one, **where)
         elif one[0] == "R" and other in state.positions and state.find_run(one) is None and not state.struck.has_lost([one]):
