@@ -5603,6 +5603,10 @@ class Call:
         self.warnings: list[str] = []  # what the user should know, whatever becomes of the command
         self.recorded = False  # something is durable already
 
+    def warn(self, sentences: Iterable[str]) -> None:
+        """Say what was not said yet."""
+        self.warnings += [one for one in sentences if one not in self.warnings]
+
     def close(self) -> None:
         """Close every database that was opened for this call."""
         for state in self.states:
@@ -5640,7 +5644,7 @@ class Work:
             call.states.append(self.state)
             if self.state.is_new or any(p.unscrubbed for p in self.state.positions.values()):
                 self._scrub()
-            warn_of_harm(self.state, self.witness, self.warnings)
+            call.warn(list_harm(self.state, self.witness))
             self._keep_memory()
         except BaseException:
             self.held.__exit__()
@@ -5830,21 +5834,22 @@ class Witness:
             pass
 
 
-def warn_of_harm(state: State, witness: Witness, warnings: list[str]) -> None:
-    """Say of what the state was read: damaged ledgers, and ledgers that went back behind what this machine had written."""
-    said = ["damaged: %(path)s, line %(line)d (%(kind)s): what follows it is not read; run `doctor`" % position.fault
-            for position in state.positions.values() if position.fault]
-    warnings += [one for one in said + describe_behind(state, witness) if one not in warnings]
+def list_harm(state: State, witness: Witness) -> list[str]:
+    """Return in sentences of what the state was read: damaged ledgers, and ledgers that went back behind what this machine had written."""
+    faults = [position.fault for position in state.positions.values() if position.fault]
+    return ["damaged: %(path)s, line %(line)d (%(kind)s): what follows it is not read; run `doctor`" % fault for fault in faults] + [
+        said for _, said in describe_behind(state, witness)]
 
 
-def describe_behind(state: State, witness: Witness) -> list[str]:
-    """Return in sentences how the vault went back behind what this machine had written."""
+def describe_behind(state: State, witness: Witness) -> list[tuple[str, str]]:
+    """Return severity and sentence of each way in which the vault went back behind what this machine had written."""
     other = "the witness %s cannot be read" % witness.path if witness.said["vault"] == UNREAD else "another vault stood here before"
-    told = ["%s; if %s is as it should be: witness --accept" % (other, witness.vault.root)] if witness.is_of_another() else []
+    told = [("warning", "%s; if %s is as it should be: witness --accept" % (other, witness.vault.root))] if witness.is_of_another() else []
     rows = witness.behind(state)
-    word = "notice" if rows and is_tracked(witness.vault) and find_git(witness.vault.root) else "gone back"
-    return told + ["%s: ledger %s has %d records, and had %d: %d runs and %d revisions are missing; restore --from a newer copy, or witness"
-                   " --accept" % (word, row["tag"], row["records"], row["was"], row["runs"], row["revisions"]) for row in rows]
+    by_git = rows and is_tracked(witness.vault) and find_git(witness.vault.root)  # another branch may lack them
+    severity, word = ("notice", "notice") if by_git else ("warning", "gone back")
+    return told + [(severity, "%s: ledger %s has %d records, and had %d: %d runs and %d revisions are missing; restore --from a newer copy,"
+                    " or witness --accept" % (word, row["tag"], row["records"], row["was"], row["runs"], row["revisions"])) for row in rows]
 
 
 def find_kept(vault: Vault, texts: Iterable[str], asked: str | None = None) -> list[str]:
@@ -6068,7 +6073,7 @@ class Reading:
         elif not (self.vault.is_writable() and self._bring_in_line(call)):
             self.state = fold_fresh(self.vault)
             call.states.append(self.state)
-        warn_of_harm(self.state, self.witness, self.warnings)
+        call.warn(list_harm(self.state, self.witness))
 
     def _bring_in_line(self, call: Call) -> bool:
         """Let cache and views be brought in line; return False if another command holds the lock for too long."""
@@ -7333,12 +7338,13 @@ def _check_cache(cached: State | None, vault: Vault, state: State, report: Any) 
 def _check_reach(call: Call, cached: State | None, vault: Vault, state: State, strict: bool, report: Any) -> None:
     """Report ledgers that end before what this machine wrote, the cache has read, or another ledger says it had seen."""
     witness = Witness(call, vault)
-    for said in describe_behind(state, witness):
-        report("warning" if strict or not said.startswith("notice") else "notice", "gone-back", witness.path, said)
+    for severity, said in describe_behind(state, witness):
+        report("warning" if strict or severity == "warning" else "notice", "gone-back", witness.path, said)
     upto = {tag: (p.seq, "the cache") for tag, p in cached.positions.items()} if cached else {}
-    for reader, seen in [*sorted(state.seen.items()), ("of a mark", dict(state.rows("SELECT tag, seq FROM mark")))]:
+    readers = [("the ledger " + tag, seen) for tag, seen in sorted(state.seen.items())]
+    for reader, seen in [*readers, ("a mark", dict(state.rows("SELECT tag, seq FROM mark")))]:
         for tag, seq in seen.items():
-            upto[tag] = max(upto.get(tag, (-1, "")), (seq, "the ledger " + reader))
+            upto[tag] = max(upto.get(tag, (-1, "")), (seq, reader))
     for tag, (seq, who) in sorted(upto.items()):
         position = state.positions.get(tag)
         if position is None or (position.seq < seq and not position.fault):
@@ -7956,8 +7962,9 @@ def cmd_restore(call: Call, args: Row) -> Result:
         if named and not any(plans):  # refused, if one is damaged that mends itself by no copy
             plans = [_plan(work, tag, found.get(tag, []), struck, known, False) for tag in damaged]
         work.barred, work.position = {plan["tag"] for plan in plans if plan}, None  # no repair is recorded in what it replaces
+        harm = list_harm(work.state, work.witness)
         rows = [_mend(work, plan) for plan in plans if plan]
-    call.warnings[:] = [said for said in call.warnings if not said.startswith(("damaged: ", "gone back: ", "notice: "))]  # said anew
+    call.warnings[:] = [said for said in call.warnings if said not in harm]  # what is left of it is said anew
     with Work(call) as work:  # made anew from what the ledgers hold now
         work.commit()
     return {"restored": rows, "warnings": work.warnings}
@@ -8119,7 +8126,7 @@ def cmd_erase(call: Call, args: Row) -> Result:
         targets.update((event["id"], ("recovery", event["body"])) for event in work.state.repairs()
                        if event["body"].get("sha256") in files and "erased" not in event["body"])
         note = None if args["note"] is None else parse_block(args["note"], "note", SUMMARY_MAX)
-        if note is not None and any(one.casefold() in note.casefold() for one in texts):
+        if note is not None and any(form in flatten(note) for form in forms):
             raise Refused("bad-value", "--note says what is erased, and would stay", "say it in other words")
         if not targets and not files:
             remains = find_files(work.vault.root, forms)
@@ -8184,10 +8191,12 @@ def _find_targets(work: Work, ids: list[str], text: str | None) -> tuple[Row, se
         if target not in bodies and target not in work.state.struck.erased:
             raise NotFound("not-found", "no record %s in this vault" % target, "log and show name them")
         texts |= set(texts_in(bodies[target][1], own=True)) if target in bodies else set()
-    same, parts = {one.casefold() for one in texts}, [one.casefold() for one in texts if len(one) >= ERASED_PART_MIN or one == text]
+    same = {flatten(one).strip(): len(one) >= ERASED_PART_MIN or one == text for one in texts}  # text -> is it looked for within others
+    same = {one: within for one, within in same.items() if len(one) >= ERASED_TEXT_MIN}  # of marks alone nothing is left
 
     def says_the_same(said: str) -> bool:
-        return said.casefold() in same or any(one in said.casefold() for one in parts)
+        flat = flatten(said).strip()
+        return flat in same or any(within and one in flat for one, within in same.items())
 
     return {i: found for i, found in bodies.items() if i in ids or any(map(says_the_same, texts_in(found[1])))}, texts
 
