@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -35,3 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("packages"):
                 item.add_marker(skip)
+
+
+@pytest.fixture(scope="module")
+def driver():
+    """Yield the process that runs commands which are ended in their middle."""
+    if not hasattr(os, "fork"):
+        pytest.skip("the driver forks; this system has no fork")
+    from crash_driver import Driver
+    with Driver() as running:
+        yield running

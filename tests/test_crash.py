@@ -6,7 +6,6 @@ After each, the next command works, the vault is sound, and what the ended comma
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from crash_driver import ROOT, Driver, Kept
+from small_disk import fill, mounted
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the driver forks; this system has no fork")
 
@@ -584,25 +584,10 @@ def test_a_cache_that_cannot_be_written_does_not_stop_a_command(case):
 @pytest.fixture(scope="module")
 def small_disk(driver, tmp_path_factory):
     """A prepared vault on a filesystem of 1 MiB of its own."""
-    folder = tmp_path_factory.mktemp("disk")
-    if shutil.which("mount") is None or os.geteuid() or subprocess.run(
-            [shutil.which("mount"), "-t", "tmpfs", "-o", "size=1m", "muniment", folder], stderr=subprocess.DEVNULL, check=False).returncode:
-        pytest.skip("no tmpfs can be mounted here: it takes root and the right to")
-    try:
+    with mounted(tmp_path_factory.mktemp("disk")) as folder:
         vault = Prepared(driver, folder)
         vault.prepare()
         yield vault.keep()
-    finally:
-        subprocess.run([shutil.which("umount"), "-l", folder], check=True)
-
-
-def fill(folder, left):
-    """Fill a filesystem up to so many bytes, and return the file that does."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while (place := os.statvfs(folder)).f_bavail * place.f_frsize > left:
-            file.write(bytes(place.f_frsize))
-    return filler
 
 
 def fills(case, lefts):

@@ -7,7 +7,6 @@ what it could not write. Once there is room, the next command brings everything 
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 from crash_driver import Kept
 from scratch import Scratch, engine
+from small_disk import fill, mounted
 
 ERRORS = ("ENOSPC", "EDQUOT", "EROFS", "EIO", "EBUSY")
 #: Functions of `os` that fail, and the errors that each can give.
@@ -267,24 +267,8 @@ def test_an_erasure_may_be_refused_at_any_call(tried):
 @pytest.fixture
 def small(tmp_path):
     """A vault on a filesystem of 1 MiB of its own."""
-    mount = shutil.which("mount")
-    if mount is None or not hasattr(os, "geteuid") or os.geteuid():
-        pytest.skip("no tmpfs can be mounted here: it takes root on Linux")
-    if subprocess.run([mount, "-t", "tmpfs", "-o", "size=1m", "muniment", tmp_path], stderr=subprocess.DEVNULL, check=False).returncode:
-        pytest.skip("no tmpfs can be mounted here: the system refuses it to this user")
-    try:
-        yield Tried(tmp_path)
-    finally:
-        subprocess.run([shutil.which("umount"), "-l", tmp_path], check=True)
-
-
-def fill(folder, left):
-    """Fill a filesystem up to so many bytes, and return the file that does."""
-    filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-        while (place := os.statvfs(folder)).f_bavail * place.f_frsize > left:
-            file.write(bytes(place.f_frsize))
-    return filler
+    with mounted(tmp_path) as folder:
+        yield Tried(folder)
 
 
 def journal_until_full(small):

@@ -179,6 +179,18 @@ class Project:
         return [f for f in self.call("doctor", "--strict").data["findings"] if f["severity"] != "notice"]
 
 
+class Remembering(Project):
+    """A Project whose machine remembers in a folder of the test's."""
+
+    def __init__(self, folder, engine, states):
+        super().__init__(folder, engine)
+        self.states = states
+
+    def path(self, tag):
+        """Return the path of a ledger."""
+        return self.vault / ".muniment" / "ledger" / (tag + ".jsonl")
+
+
 @pytest.fixture(scope="session")
 def engine():
     """Return engine.py as a module."""

@@ -9,7 +9,7 @@ import re
 import shutil
 
 import pytest
-from crash_driver import Driver, Kept
+from crash_driver import Kept
 
 APPROVED = "--human-approved"
 SEALED = re.compile(rb"<!-- muniment view sha256:([0-9a-f]{64}) -->\n$")
@@ -724,13 +724,6 @@ KILLED = {
     "new-note": ("notes/new.one.md", None, NEW, ("review", "--all")),
     "new-note-adopted": ("notes/new.one.md", None, NEW, ("resolve", "edits", "--choose", "adopt", APPROVED)),
 }
-
-
-@pytest.fixture(scope="module")
-def driver():
-    """The process that runs the commands that are killed."""
-    with Driver() as running:
-        yield running
 
 
 @pytest.fixture

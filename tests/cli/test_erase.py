@@ -12,8 +12,8 @@ import shutil
 import sqlite3
 
 import pytest
-from conftest import Project
-from crash_driver import Driver, Kept
+from conftest import Remembering
+from crash_driver import Kept
 
 OWNER = "--human-approved"
 #: What must go: with letters, marks and brackets that JSON and Markdown write in another way.
@@ -29,16 +29,8 @@ def forms(engine, text):
     return {form.encode() for form in found}
 
 
-class Keeper(Project):
+class Keeper(Remembering):
     """A Project whose machine remembers in a folder of the test's, and that can be searched for bytes."""
-
-    def __init__(self, folder, engine, states):
-        super().__init__(folder, engine)
-        self.states = states
-
-    def path(self, tag):
-        """Return the path of a ledger."""
-        return self.vault / ".muniment" / "ledger" / (tag + ".jsonl")
 
     def holding(self, *texts):
         """Return the paths of all files, of the vault and of what the machine remembers, that hold any of the texts in any form."""
@@ -798,15 +790,6 @@ def test_damaged_ledger_that_holds_it_again(keeper):
 
 
 # -- killed --
-
-
-@pytest.fixture(scope="module")
-def driver():
-    """The process that runs commands which are ended in their middle."""
-    if not hasattr(os, "fork"):
-        pytest.skip("the driver forks; this system has no fork")
-    with Driver() as running:
-        yield running
 
 
 @pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.long)])

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 
 import pytest
 from conftest import Project
-from crash_driver import Driver, Kept
+from crash_driver import Kept
 
 OWNER = "--human-approved"
 LOSS = ("restore", "--accept-loss", OWNER)
@@ -810,15 +809,6 @@ def test_good_copy_after_a_loss(shelf):
 
 
 # -- killed --
-
-
-@pytest.fixture(scope="module")
-def driver():
-    """The process that runs commands which are ended in their middle."""
-    if not hasattr(os, "fork"):
-        pytest.skip("the driver forks; this system has no fork")
-    with Driver() as running:
-        yield running
 
 
 KILLED = {

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Project
+from conftest import Remembering
 
 OWNER = "--human-approved"
 ACCEPT = ("witness", "--accept", OWNER)
@@ -21,16 +21,8 @@ ACCEPT = ("witness", "--accept", OWNER)
 READING = (("status",), ("recall", "--prefix", "a"), ("log",), ("review",), ("history", "a.b"), ("search", "one"), ("witness",))
 
 
-class Watched(Project):
+class Watched(Remembering):
     """A Project whose machine remembers in a folder of the test's."""
-
-    def __init__(self, folder, engine, states):
-        super().__init__(folder, engine)
-        self.states = states
-
-    def path(self, tag):
-        """Return the path of a ledger."""
-        return self.vault / ".muniment" / "ledger" / (tag + ".jsonl")
 
     def tag(self):
         """Return the only ledger's tag."""
