@@ -7050,7 +7050,7 @@ def cmd_rebuild(call: Call, args: Row) -> Result:
             "views_ms": round((time.monotonic() - folded) * 1000), "warnings": work.warnings}
 
 
-# == PROOFS == doctor: every check that the whole of a vault can be given == 410 ==
+# == PROOFS == doctor: every check that the whole of a vault can be given == 430 ==
 
 
 def cmd_doctor(call: Call, args: Row) -> Result:
@@ -7265,18 +7265,31 @@ def _is_true_answer(state: State, body: Body, look: dict[str, int]) -> bool:
 
 
 def _is_withdrawable(state: State, proposal: str, tag: str, seq: int) -> bool:
-    """Tell whether a proposal was, before a line of a ledger, not accepted yet or one of several on the frontier.
-
-    A withdrawal does not say what its file had read of others, so of a key that another ledger speaks of it cannot be told.
-    """
+    """Tell whether a proposal may have been, before a line of a ledger, not accepted yet or one of several on the frontier."""
     claim = state.find_claim(proposal)
     if claim is None or claim.made is None or state.has_erased(claim.key):  # what is erased says nothing, so it is no contender
         return True
-    if any(one.tag != tag for one in state.records_of(claim.key)[0]):
+    look = {**state.seen_at(tag, seq), tag: seq - 1}
+    if _may_have_read_more(state, claim.key, look, tag, seq):
         return True
-    subject = state.subject_seen(claim.key, {tag: seq - 1})
+    subject = state.subject_seen(claim.key, look)
     made = claim.id in subject.known and subject.known[claim.id].standing
     return not made or bool(len({c.effect for c in subject.frontier}) > 1 and claim.id in [c.id for c in subject.frontier])
+
+
+def _may_have_read_more(state: State, key: str, look: dict[str, int], tag: str, seq: int) -> bool:
+    """Tell whether a ledger may have known, at a line that does not say what it had read, more of a key than can be known here.
+
+    That is what it said before that it had read and is absent or lost, and what another ledger says of the key, or has lost, in a
+    line of which this one had not said so and which was not written by one who knew this line.
+    """
+    absent = [(other, state.positions[other].seq + 1 if other in state.positions else 0) for other in look]
+    lost = [(other, first) for other, spans in state.struck.lost.items() for first, _ in spans]
+    if any(first <= look.get(other, -1) for other, first in (*absent, *lost)):
+        return True
+    claims, facts = state.records_of(key)
+    others = {(other, n) for other, n in (*lost, *((one.tag, one.seq) for one in (*claims, *facts))) if n > look.get(other, -1)}
+    return any(state.seen_at(other, n).get(tag, -1) < seq for other, n in others if other != tag)
 
 
 def _check_rules(vault: Vault, state: State, report: Any) -> None:

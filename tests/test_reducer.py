@@ -1094,8 +1094,21 @@ def lie_withdrawn(forger, _run):
     return "not-withdrawable", forger.put("withdrawal", run=forger.run, proposal=proposal)
 
 
+def lie_withdrawn_of_others(forger, run):
+    """The same where another ledger spoke of the key before, which this one had read, and speaks of it later, knowing this."""
+    proposal = forger.propose("b.next", forger.on("b.next"))
+    forger.accept(proposal, forger.on("b.next"))
+    withdrawal = forger.put("withdrawal", run=forger.run, proposal=proposal)
+    here = forger.world.replicas[0]
+    here.fetch_all()
+    here.sync(run)
+    here.propose(run, "b.next", "said later", now=True)
+    return "not-withdrawable", withdrawal
+
+
 LIES = (lie_unseen, lie_unseen_decision, lie_unseen_parent, lie_ahead, lie_mark, lie_itself, lie_no_run, lie_closed,
-        lie_closed_twice, lie_chosen, lie_source, lie_handle, lie_own_words, lie_accepted, lie_declined, lie_adopted, lie_withdrawn)
+        lie_closed_twice, lie_chosen, lie_source, lie_handle, lie_own_words, lie_accepted, lie_declined, lie_adopted, lie_withdrawn,
+        lie_withdrawn_of_others)
 
 
 @pytest.mark.parametrize("lie", LIES)
