@@ -19,6 +19,7 @@ Read from top to bottom; a name is used only in its own room or a later one:
     REDUCER   apply(state, record), decide(subject, proposal)
     VIEWS     render_*(state) -> text
     EDITS     an edited view as changes of subjects
+    SPANS     what is ours within files of others
     ------    above this line nothing touches disk, clock, chance or environment
     VAULT     layout, safe paths, whole-file writes
     LOCK      one writer at a time
@@ -133,6 +134,7 @@ CODES = {
     "reserved-name": (3, "the folder holds a name that the vault needs"),
     "atomic": (3, "an operation of an atomic file was refused, so none was recorded"),
     "too-many-staged": (3, "the run has too many undecided proposals for one key"),
+    "bad-config": (3, "a configuration file of another tool cannot be read, so it is left as it is"),
     "bad-clock": (3, "the clock is outside the years 1000 to 9999"),
     "too-large": (3, "a record would be longer than a ledger line may be"),
     "secret": (3, "text holds what looks like a credential"),
@@ -2374,6 +2376,447 @@ def _find_gone(state: Any, doors: Body, then: Callable[[str], Any], cold: bool) 
     residency = Residency(state)
     gone = [door["key"] for door in (residency.cold() if cold else residency.hot) if door["key"] not in doors]
     return sorted(key for key in gone if then(key) is not None)
+
+
+# == SPANS == our own spans within files of others: blocks of lines, items of JSON == 450 ==
+
+#: How a comment begins and ends in Markdown; in git's exclude file and in TOML it is ("# ", "").
+MARKDOWN = ("<!-- ", " -->")
+_BEGINS = "muniment begins: written by install, removed by uninstall"
+#: The last word is how many newlines were added before the block.
+_ENDS = "muniment ends: sha256:%s newlines:%s"
+_BOM = b"\xef\xbb\xbf"
+_FENCE_LINE = Pattern(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+#: One pair of marker lines: where it starts, its first line ends, its last line starts and ends.
+_Block = namedtuple("_Block", "start head tail end sealed newlines")
+
+
+def find_block(data: bytes, known: bool, comment: tuple[str, str] = MARKDOWN) -> tuple[int, int, bool] | None:
+    """Return start and end of our block in a file, its marker lines included, and whether it is as we wrote it; None if there is none.
+
+    A pair of marker lines whose hash fits is ours; of several the first. Where none is, and ``known`` says that one was written
+    into this file, the only pair whose hash does not fit is ours, edited. Anything else is the owner's prose.
+    """
+    ours = _find_ours(data, known, comment)
+    return (ours[0].start, ours[0].end, ours[0].sealed) if ours else None
+
+
+def put_block(data: bytes, lines: Sequence[str], known: bool, comment: tuple[str, str] = MARKDOWN) -> bytes:
+    """Return the file with ``lines`` as our block: in the place of the one that is there, else at the end after one blank line.
+
+    Further copies of our block are removed; an equal block changes nothing. Outside the block every byte stays. A line holds no
+    line end and is no marker line, and fences in them are closed. An edited block (``find_block``) is replaced: keep its bytes first.
+    """
+    content = "".join(line + "\n" for line in lines).encode("utf-8", "surrogateescape")
+    ours = _find_ours(data, known, comment)
+    if not ours:
+        newline, added = _newline_at(data, data.find(b"\n")), _count_missing(data)
+        return data + newline * added + _format_block(content, added, newline, comment)
+    for block in ours[:0:-1]:
+        data = _cut_block(data, block)
+    first = ours[0]
+    if first.sealed and _content_of(data, first.head, first.tail) == content:
+        return data
+    made = _format_block(content, first.newlines, _newline_at(data, first.head - 1), comment)
+    return data[:first.start] + made + data[first.end:]
+
+
+def drop_block(data: bytes, known: bool, comment: tuple[str, str] = MARKDOWN) -> bytes:
+    """Return the file without our block, its copies, and the newlines that were added before it: the bytes that ``put_block`` was given.
+
+    What the owner wrote before or after the block meanwhile stays; a line of theirs that had no end keeps ours if one follows.
+    """
+    for block in reversed(_find_ours(data, known, comment)):
+        data = _cut_block(data, block)
+    return data
+
+
+def _newline_at(data: bytes, at: int) -> bytes:
+    """Return the newline whose LF is at ``at``; LF for -1."""
+    return b"\r\n" if at > 0 and data[at - 1:at] == b"\r" else b"\n"
+
+
+def _count_missing(data: bytes) -> int:
+    """Return how many newlines end the last line and make a blank one after it, where there is none."""
+    text = data.removeprefix(_BOM)
+    if text and not text.endswith(b"\n"):
+        return 2
+    return 1 if text[:-1].rpartition(b"\n")[2].strip(b" \t\r") else 0
+
+
+def _content_of(data: bytes, head: int, tail: int) -> bytes:
+    return data[head:tail].replace(b"\r\n", b"\n")
+
+
+def _format_block(content: bytes, added: int, newline: bytes, comment: tuple[str, str]) -> bytes:
+    first, last = (comment[0] + words + comment[1] + "\n" for words in (_BEGINS, _ENDS % (sha256(content), added)))
+    return (first.encode("ascii") + content + last.encode("ascii")).replace(b"\n", newline)
+
+
+def _cut_block(data: bytes, block: Any) -> bytes:
+    """Return the file without one block and without the newlines before it, so far as they still are those that were added."""
+    before, after = data[:block.start], data[block.end:]
+    newline = _newline_at(data, block.head - 1)
+    if block.newlines == 1 and (before == newline or before.endswith(b"\n" + newline)):
+        before = before[:-len(newline)]
+    elif block.newlines == 2 and before.endswith(newline * 2):
+        before = before[:-len(newline) * (1 if after else 2)]
+    return before + after
+
+
+def _find_ours(data: bytes, known: bool, comment: tuple[str, str]) -> list[Any]:
+    """Return the blocks that are ours, in order."""
+    lines, at = [], len(_BOM) if data.startswith(_BOM) else 0
+    for line in data[at:].split(b"\n"):
+        lines.append((at, line.rstrip(b" \t\r").decode("latin-1")))
+        at += len(line) + 1
+    lines.append((at, ""))
+    first, last = (comment[0] + words + comment[1] for words in (_BEGINS, _ENDS))
+    ending = re.escape(last).replace("%s", "([0-9a-f]{64})", 1).replace("%s", "([012])", 1)
+    marks = [(n, re.fullmatch(ending, text)) for n, (_, text) in enumerate(lines) if text == first or re.fullmatch(ending, text)]
+    sealed = [block for block in _pair_marks(data, lines, marks) if block[2].sealed]
+    hidden = _find_fences(lines, sealed) if comment == MARKDOWN else []
+    marks = [mark for mark in marks if not any(opened < mark[0] < closed for opened, closed in hidden)]
+    blocks = [block for _, _, block in _pair_marks(data, lines, marks)]
+    ours = [block for block in blocks if block.sealed]
+    return ours or (blocks if known and len(blocks) == 1 else [])
+
+
+def _pair_marks(data: bytes, lines: list[tuple[int, str]], marks: list[tuple[int, Any]]) -> list[tuple[int, int, Any]]:
+    """Return each pair of a begin and an end with no other mark between: the numbers of its lines, and the block."""
+    pairs = []
+    for (n, none), (m, end) in zip(marks, marks[1:]):
+        if end and not none:
+            head, tail = lines[n + 1][0], lines[m][0]
+            fits = sha256(_content_of(data, head, tail)) == end.group(1)
+            pairs.append((n, m, _Block(lines[n][0], head, tail, min(lines[m + 1][0], len(data)), fits, int(end.group(2)))))
+    return pairs
+
+
+def _find_fences(lines: list[tuple[int, str]], sealed: list[tuple[int, int, Any]]) -> list[tuple[int, int]]:
+    """Return the numbers of the first and last line of each fenced code block that is closed.
+
+    One that begins outside a sealed block and ends within, or the other way round, is none: an open fence above the block must
+    not hide it.
+    """
+    fences = [(n, *found.groups()) for n, (_, text) in enumerate(lines) for found in [_FENCE_LINE.fullmatch(text)] if found]
+    closed: list[tuple[int, int]] = []
+    unclosed = {"`": math.inf, "~": math.inf}  # the shortest that no later line closes: a longer one has none either
+    for k, (n, mark, info) in enumerate(fences):
+        if (closed and n <= closed[-1][1]) or len(mark) >= unclosed[mark[0]] or (mark[0] == "`" and "`" in info):
+            continue
+        end = next((m for m, other, more in (fences[i] for i in range(k + 1, len(fences))) if other.startswith(mark) and not more), None)
+        if end is None:
+            unclosed[mark[0]] = len(mark)
+        elif all((n < i < end) == (n < j < end) for i, j, _ in sealed):
+            closed.append((n, end))
+    return closed
+
+
+# -- items of JSON --
+
+#: Objects and arrays within each other, in a document of others.
+_NESTED_MAX = 200
+_JSON_GAP = Pattern(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*(?s:.*?)\*/)*")
+_JSON_COMMENT = Pattern(r"//[^\r\n]*|/\*(?s:.*?)\*/")
+_JSON_STRING = Pattern(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*)*"')
+_JSON_WORD = Pattern(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
+_LINE_END = Pattern(r"\r\n|\n|\r")
+#: A value and where it stands; ``kind`` is its opening bracket, or empty.
+_Node = namedtuple("_Node", "kind start end items")
+#: A member of an object or array: its name, where it starts, where its name ends, the Node, where the comma after it is.
+_Item = namedtuple("_Item", "name start named value comma")
+
+
+def find_items(data: bytes, path: Sequence[str], is_ours: Callable[[Any], bool]) -> dict[str, list[Any]]:
+    """Return our items in a JSON document of others: event name -> values, for each event that has any.
+
+    The object at ``path`` maps names of events to arrays. Comments and trailing commas are allowed. Refused: `bad-config`, with ``line``
+    and ``position`` in its details; who calls adds the path of the file.
+    """
+    text = _text_of(data)[1]
+    nodes = _find_path(text, path) if text.strip(" \t\r\n") else []
+    found: dict[str, list[Any]] = {}
+    for item in nodes[-1].items if len(nodes) > len(path) else ():
+        values = [_value_of(text, item.value.items[k].value) for k in _find_our(text, item.value, is_ours)]
+        if values:
+            found.setdefault(item.name, []).extend(values)
+    return found
+
+
+def merge_items(data: bytes, path: Sequence[str], wanted: dict[str, Any], is_ours: Callable[[Any], bool], fresh: Body) -> bytes:
+    """Return the document in which, below ``path``, our items are those of ``wanted`` (event name -> item), each once.
+
+    An equal one stays, another is replaced in place, one that is not wanted removed, one that is missing added at the end, with what of
+    the path is missing; an array that loses its last item with one of ours goes too. All else keeps its bytes; comments within an
+    item of ours are part of it. A blank document is made from ``fresh``. ``is_ours`` must hold for each wanted item.
+    """
+    if not all(is_ours(value) for value in wanted.values()):
+        raise ValueError("an item that is wanted must be known as ours")
+    bom, text = _text_of(data)
+    text = text if text.strip(" \t\r\n") else _render(fresh, "", "  ", "\n") + "\n"
+    changed: str | None = text
+    while changed is not None:
+        text, changed = changed, _merge_one(changed, path, wanted, is_ours)
+    return bom + text.encode("utf-8", "surrogateescape")
+
+
+def drop_items(data: bytes, path: Sequence[str], is_ours: Callable[[Any], bool]) -> bytes:
+    """Return the document without our items, and without the arrays and objects on ``path`` that are empty by that.
+
+    Of ``merge_items(x)`` it gives what parses as x, and every other byte is x's, up to the empty containers on the path: whether
+    one was there before is not known here, nor is the white space that stood in it, so who needs that keeps the bytes from before.
+    One that holds a comment stays, and so does the document's own object.
+    """
+    bom, text = _text_of(data)
+    changed: str | None = text if text.strip(" \t\r\n") else None
+    while changed is not None:
+        text, changed = changed, _drop_one(changed, _find_path(changed, path), path, (), is_ours)
+    return bom + text.encode("utf-8", "surrogateescape")
+
+
+def _merge_one(text: str, path: Sequence[str], wanted: dict[str, Any], is_ours: Callable[[Any], bool]) -> str | None:
+    """Return the document with the first difference from what is wanted removed; None if there is none."""
+    nodes = _find_path(text, path)
+    if wanted and len(nodes) <= len(path):
+        value: Any = {event: [item] for event, item in wanted.items()}
+        for name in reversed(path[len(nodes):]):
+            value = {name: value}
+        return _insert_item(text, nodes[0], nodes[-1], path[len(nodes) - 1], value)
+    for event, item in wanted.items():
+        member = _find_member(text, nodes[-1], event)
+        if member is None:
+            return _insert_item(text, nodes[0], nodes[-1], event, [item])
+        if member.value.kind != "[":
+            raise _unreadable(text, member.value.start, "%s is no array" % quote(event))
+        array, ours = member.value, _find_our(text, member.value, is_ours)
+        same = [k for k in ours if _is_same(_value_of(text, array.items[k].value), item)]
+        extra = [k for k in ours if k != (same or ours)[0]]
+        if extra:
+            return _remove_item(text, array, extra[0])
+        if not ours:
+            return _insert_item(text, nodes[0], array, None, item)
+        if not same:
+            return _replace_item(text, nodes[0], array.items[ours[0]], item)
+    return _drop_one(text, nodes, path, wanted, is_ours)
+
+
+def _drop_one(text: str, nodes: list[Any], path: Sequence[str], kept: Iterable[str], is_ours: Callable[[Any], bool]) -> str | None:
+    """Return the document without the first item of ours under no event of ``kept``, and without what is empty by that; None if none is."""
+    for n, item in enumerate(nodes[-1].items) if len(nodes) > len(path) else ():
+        ours = [] if item.name in kept else _find_our(text, item.value, is_ours)
+        if ours:
+            way = [next(k for k, member in enumerate(node.items) if member.name == name) for node, name in zip(nodes, path)]
+            chain = [*zip(nodes, [*way, n]), (item.value, ours[0])]
+            while len(chain) > 1 and _is_alone(text, *chain[-1]):
+                chain.pop()
+            return _remove_item(text, *chain[-1])
+    return None
+
+
+def _text_of(data: bytes) -> tuple[bytes, str]:
+    """Return the BOM, if there is one, and the text; bytes that are not UTF-8 stay what they are."""
+    bom = _BOM if data.startswith(_BOM) else b""
+    return bom, data[len(bom):].decode("utf-8", "surrogateescape")
+
+
+def _unreadable(text: str, at: int, what: str) -> Refused:
+    line, last = 1, 0
+    for found in _LINE_END.finditer(text, 0, at):
+        line, last = line + 1, found.end()
+    return Refused("bad-config", "line %d, character %d: %s" % (line, at - last + 1, what),
+                   "mend it and give the same command again; it was left as it is", line=line, position=at - last + 1)
+
+
+def _skip_gap(text: str, at: int) -> int:
+    """Return where the next token is."""
+    return int(_JSON_GAP.match(text, at).end())
+
+
+def _scan_json(text: str, at: int, depth: int = 0) -> Any:
+    """Return the Node of the value at ``at``."""
+    kind = text[at:at + 1]
+    if kind not in ("{", "["):
+        found = _JSON_STRING.match(text, at) or _JSON_WORD.match(text, at)
+        if not found:
+            raise _unreadable(text, at, "a JSON value is missing")
+        return _Node("", at, found.end(), [])
+    if depth == _NESTED_MAX:
+        raise _unreadable(text, at, "more than %d objects and arrays stand within each other" % _NESTED_MAX)
+    items: list[Any] = []
+    start, at = at, _skip_gap(text, at + 1)
+    while text[at:at + 1] != ("}" if kind == "{" else "]"):
+        if items and items[-1].comma is None:
+            raise _unreadable(text, at, "a comma or a closing bracket is missing")
+        first, name, named = at, None, at
+        if kind == "{":
+            found = _JSON_STRING.match(text, at)
+            if not found:
+                raise _unreadable(text, at, "a name in quotation marks is missing")
+            name, named = json.loads(found.group()), found.end()
+            at = _skip_gap(text, named)
+            if text[at:at + 1] != ":":
+                raise _unreadable(text, at, "a colon is missing")
+            at = _skip_gap(text, at + 1)
+        value = _scan_json(text, at, depth + 1)
+        at = _skip_gap(text, value.end)
+        comma = at if text[at:at + 1] == "," else None
+        items.append(_Item(name, first, named, value, comma))
+        at = at if comma is None else _skip_gap(text, at + 1)
+    return _Node(kind, start, at + 1, items)
+
+
+def _value_of(text: str, node: Any) -> Any:
+    """Return the plain value of a Node; of members with one name the last counts."""
+    if node.kind == "{":
+        return {item.name: _value_of(text, item.value) for item in node.items}
+    if node.kind == "[":
+        return [_value_of(text, item.value) for item in node.items]
+    token = text[node.start:node.end]
+    return float(token) if len(token) > 400 and token[0] in "-123456789" else json.loads(token)  # Python refuses to read long integers
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)  # 1, 1.0 and true are equal in Python
+
+
+def _find_path(text: str, path: Sequence[str]) -> list[Any]:
+    """Return the object of the document and those on the path below it, as far as they are there."""
+    top = _scan_json(text, _skip_gap(text, 0))
+    if top.kind != "{":
+        raise _unreadable(text, top.start, "it is no JSON object")
+    if _skip_gap(text, top.end) != len(text):
+        raise _unreadable(text, _skip_gap(text, top.end), "text stands after its end")
+    nodes = [top]
+    for name in path:
+        member = _find_member(text, nodes[-1], name)
+        if member is None:
+            break
+        if member.value.kind != "{":
+            raise _unreadable(text, member.value.start, "%s is no object" % quote(name))
+        nodes.append(member.value)
+    return nodes
+
+
+def _find_member(text: str, node: Any, name: str) -> Any:
+    found = [item for item in node.items if item.name == name]
+    if len(found) > 1:
+        raise _unreadable(text, found[1].start, "%s stands twice" % quote(name))
+    return found[0] if found else None
+
+
+def _find_our(text: str, array: Any, is_ours: Callable[[Any], bool]) -> list[int]:
+    """Return the places of our items in what may be an array."""
+    return [k for k, item in enumerate(array.items) if array.kind == "[" and is_ours(_value_of(text, item.value))]
+
+
+def _is_alone(text: str, node: Any, k: int) -> bool:
+    """Tell whether an item is all that its array or object holds, comments included."""
+    item = node.items[k]
+    return len(node.items) == 1 and not any("/" in text[first:past] for first, past in (
+        (node.start + 1, item.start), (item.named, item.value.start), (item.value.end, node.end - 1)))
+
+
+def _indent_at(text: str, at: int) -> str:
+    """Return the white space with which the line of ``at`` begins."""
+    line = text[max(text.rfind("\n", 0, at), text.rfind("\r", 0, at)) + 1:at]
+    return line[:len(line) - len(line.lstrip(" \t"))]
+
+
+def _is_first(text: str, at: int) -> bool:
+    """Tell whether nothing but white space stands before ``at`` on its line."""
+    return bool(text[:at].rstrip(" \t")[-1:] in ("\n", "\r", ""))
+
+
+def _unit_of(text: str, node: Any) -> str:
+    """Return by how much the first member on a line of its own is indented; empty if none is."""
+    for item in node.items:
+        own, outer = _indent_at(text, item.start), _indent_at(text, node.start)
+        if _is_first(text, item.start) and own.startswith(outer) and own != outer:
+            return own[len(outer):]
+        deeper = _unit_of(text, item.value)
+        if deeper:
+            return deeper
+    return ""
+
+
+def _style_of(text: str, top: Any) -> tuple[str, str]:
+    """Return a document's unit of indentation and its newline."""
+    newline = _LINE_END.search(text)
+    return _unit_of(text, top) or "  ", newline.group() if newline else "\n"
+
+
+def _render(value: Any, indent: str | None, unit: str, newline: str) -> str:
+    """Return a value as JSON: on one line if ``indent`` is None, else its further lines with that indentation."""
+    text = json.dumps(value, ensure_ascii=False, indent=None if indent is None else unit)
+    if re.search("[\ud800-\udfff]", text):
+        text = json.dumps(value, indent=None if indent is None else unit)
+    return text.replace("\n", newline + (indent or ""))
+
+
+def _insert_item(text: str, top: Any, node: Any, name: str | None, value: Any) -> str:
+    """Return the document with one more item at the end of an object or array, laid out as its last one is."""
+    unit, newline = _style_of(text, top)
+    last = node.items[-1] if node.items else None
+    after = node.start + 1 if not last else last.value.end if last.comma is None else last.comma + 1
+    comments = list(_JSON_COMMENT.finditer(text, after, node.end - 1))
+    at = comments[-1].end() if comments else after
+    is_closed_below = bool(_LINE_END.search(text, at, node.end - 1))
+    indent: str | None = _indent_at(text, node.start) + unit
+    if last:
+        inline = not _is_first(text, last.start) and not (comments and comments[-1].group().startswith("//"))
+        indent = _indent_at(text, last.start) if _is_first(text, last.start) else indent
+        if inline:
+            indent = _indent_at(text, last.value.end) if _LINE_END.search(text, last.start, last.value.end) else None
+    else:
+        inline = not is_closed_below and bool(comments or (top.items and not _LINE_END.search(text, top.start, top.end)))
+        indent = None if inline else indent
+    lead = newline + (indent or "") if not inline else " " if last or comments else ""
+    piece = lead + ("" if name is None else _render(name, None, unit, newline) + ": ") + _render(value, indent, unit, newline)
+    rest = text[at:]
+    if last and last.comma is not None:
+        piece += ","
+    elif last:
+        return text[:last.value.end] + "," + text[last.value.end:at] + piece + rest
+    elif not inline and not is_closed_below:
+        rest = newline + _indent_at(text, node.start) + text[node.end - 1:]
+    return text[:at] + piece + rest
+
+
+def _replace_item(text: str, top: Any, item: Any, value: Any) -> str:
+    """Return the document with another value in the place of an item's, on one line if that was."""
+    unit, newline = _style_of(text, top)
+    old = item.value
+    is_long = bool(_LINE_END.search(text, old.start, old.end)) or (not old.items and _is_first(text, item.start))
+    return text[:old.start] + _render(value, _indent_at(text, old.start) if is_long else None, unit, newline) + text[old.end:]
+
+
+def _remove_item(text: str, node: Any, k: int) -> str:
+    """Return the document without one item, its comma and the white space that was its own; comments around it stay."""
+    item, is_last = node.items[k], k == len(node.items) - 1
+    if _is_alone(text, node, k):
+        return text[:node.start + 1] + text[node.end - 1:]
+    before = node.items[k - 1] if k else None
+    inner = before.value.end if before else node.start + 1
+    start, end = len(text[:item.start].rstrip(" \t\r\n")), item.value.end
+    cuts = [(before.comma, before.comma + 1)] if before and item.comma is None else []
+    if item.comma is not None and text[end:item.comma].strip(" \t\r\n"):
+        cuts.append((item.comma, item.comma + 1))
+    elif item.comma is not None:
+        end = item.comma + 1
+    behind = text[end:].lstrip(" \t")[:1]
+    comments = _JSON_COMMENT.findall(text, inner, item.start)
+    if not _LINE_END.search(text, start, item.start):
+        whole = is_last
+    else:
+        whole = behind in ("\r", "\n") or (is_last and behind in ("]", "}") and not (comments and comments[-1].startswith("//")))
+    if whole:
+        cuts.append((start, end))
+    else:  # what follows on the line takes its place
+        cuts.append((item.start, len(text) - len(text[end:].lstrip(" \t"))))
+    for first, past in sorted(cuts, reverse=True):
+        text = text[:first] + text[past:]
+    return text
 
 
 # -- waterline: above it nothing touches disk, clock, chance or environment --

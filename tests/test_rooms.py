@@ -31,6 +31,7 @@ ROOMS = {
     "REDUCER": ("ERRORS", "GRAMMAR", "RECORDS"),
     "VIEWS": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER"),
     "EDITS": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS"),
+    "SPANS": ("ERRORS", "GRAMMAR"),
     "VAULT": ("ERRORS", "GRAMMAR"),
     "LOCK": ("ERRORS", "VAULT"),
     "LEDGER": ("ERRORS", "GRAMMAR", "RECORDS", "REDUCER", "VIEWS", "VAULT", "LOCK"),
@@ -46,7 +47,7 @@ ROOMS = {
     "CLI": (*_STATE, "EMBEDDING", "FINDING", "COMMANDS", "PROOFS", "REPAIR"),
 }
 #: Rooms above the waterline: no disk, clock, chance or environment.
-PURE = ("ERRORS", "GRAMMAR", "SECRETS", "RECORDS", "REDUCER", "VIEWS", "EDITS")
+PURE = ("ERRORS", "GRAMMAR", "SECRETS", "RECORDS", "REDUCER", "VIEWS", "EDITS", "SPANS")
 #: The header has no banner, so its budget stands here.
 HEADER_LINES_MAX = 104
 FUNCTION_LINES_MAX = 60
@@ -652,6 +653,9 @@ def render_note(state):
 # == EDITS == its duty == 40 ==
 def read_edit(state):
     return render_note(state)
+# == SPANS == its duty == 40 ==
+def put_block(data):
+    return parse_key(data)
 # == VAULT == its duty == 40 ==
 def replace_file(path, data):
     with open(path, "wb") as file:
