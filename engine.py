@@ -2473,7 +2473,8 @@ def _find_ours(data: bytes, known: bool, comment: tuple[str, str]) -> list[Any]:
     lines.append((at, ""))
     first, last = (comment[0] + words + comment[1] for words in (_BEGINS, _ENDS))
     ending = re.escape(last).replace("%s", "([0-9a-f]{64})", 1).replace("%s", "([012])", 1)
-    marks = [(n, re.fullmatch(ending, text)) for n, (_, text) in enumerate(lines) if text == first or re.fullmatch(ending, text)]
+    marks = [(n, found) for n, (_, text) in enumerate(lines) if "muniment" in text
+             for found in [re.fullmatch(ending, text)] if found or text == first]
     sealed = [block for block in _pair_marks(data, lines, marks) if block[2].sealed]
     hidden = _find_fences(lines, sealed) if comment == MARKDOWN else []
     marks = [mark for mark in marks if not any(opened < mark[0] < closed for opened, closed in hidden)]
@@ -2609,6 +2610,9 @@ def _drop_one(text: str, nodes: list[Any], path: Sequence[str], kept: Iterable[s
             way = [next(k for k, member in enumerate(node.items) if member.name == name) for node, name in zip(nodes, path)]
             chain = [*zip(nodes, [*way, n]), (item.value, ours[0])]
             while len(chain) > 1 and _is_alone(text, *chain[-1]):
+                holder = chain[-2][0].items[chain[-2][1]]
+                if "/" in text[holder.named:holder.value.start]:
+                    break
                 chain.pop()
             return _remove_item(text, *chain[-1])
     return None
@@ -2713,8 +2717,7 @@ def _find_our(text: str, array: Any, is_ours: Callable[[Any], bool]) -> list[int
 def _is_alone(text: str, node: Any, k: int) -> bool:
     """Tell whether an item is all that its array or object holds, comments included."""
     item = node.items[k]
-    return len(node.items) == 1 and not any("/" in text[first:past] for first, past in (
-        (node.start + 1, item.start), (item.named, item.value.start), (item.value.end, node.end - 1)))
+    return len(node.items) == 1 and "/" not in text[node.start + 1:item.start] + text[item.value.end:node.end - 1]
 
 
 def _indent_at(text: str, at: int) -> str:
@@ -2743,7 +2746,7 @@ def _unit_of(text: str, node: Any) -> str:
 def _style_of(text: str, top: Any) -> tuple[str, str]:
     """Return a document's unit of indentation and its newline."""
     newline = _LINE_END.search(text)
-    return _unit_of(text, top) or "  ", newline.group() if newline else "\n"
+    return (_unit_of(text, top) or "  ", newline.group()) if newline else ("  ", "\n")
 
 
 def _render(value: Any, indent: str | None, unit: str, newline: str) -> str:
@@ -2797,7 +2800,7 @@ def _remove_item(text: str, node: Any, k: int) -> str:
     if _is_alone(text, node, k):
         return text[:node.start + 1] + text[node.end - 1:]
     before = node.items[k - 1] if k else None
-    inner = before.value.end if before else node.start + 1
+    inner = before.comma + 1 if before else node.start + 1
     start, end = len(text[:item.start].rstrip(" \t\r\n")), item.value.end
     cuts = [(before.comma, before.comma + 1)] if before and item.comma is None else []
     if item.comma is not None and text[end:item.comma].strip(" \t\r\n"):

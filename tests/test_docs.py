@@ -78,7 +78,7 @@ def test_commands_that_a_document_names_exist(name):
     code += [line for line in text.splitlines() if re.match(r"    \S", line)]
     code += re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
     known = {c.name: options_of(c) | COMMON for c in engine.COMMANDS}
-    call = re.compile(r"(?<!<!-- )(?:muniment|engine\.py) +([a-z][a-z-]*)\b((?:[^\n`|])*)")
+    call = re.compile(r"(?<!<!-- )(?<!# )(?:muniment|engine\.py) +([a-z][a-z-]*)\b((?:[^\n`|])*)")
     calls = [found for block in code for found in call.findall(block.replace("\\\n", " "))]
     assert name == "PROTOCOL.md" or calls
     for command, rest in calls:

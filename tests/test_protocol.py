@@ -8,7 +8,7 @@ A fenced block says by its info string how it is run:
     record         lines of the scratch vault's ledgers, as they are at the end
     body           `KIND BODY`: bodies of kinds and variants that this engine only reads
     layout         the names in a vault
-    grammar, canonical, handle, escape, heat, subject, join, decide     one JSON object a line
+    grammar, canonical, handle, escape, heat, subject, join, decide, block, items     one JSON object a line
 
 All commands are given in one scratch vault, in the order of the page. `python3 tests/test_protocol.py`
 prints the page as the engine makes it; `--write` puts it in place, for the difference to be read.
@@ -162,6 +162,14 @@ class Runner:
         """Add the decision."""
         return self._each(block, check_decide)
 
+    def run_block(self, block):
+        """Add the file with the block and the file without."""
+        return self._each(block, check_block)
+
+    def run_items(self, block):
+        """Add the document with the items and the document without."""
+        return self._each(block, check_items)
+
 
 GRAMMAR = {
     "key": engine.is_key,
@@ -254,6 +262,23 @@ def check_decide(example):
         else:
             example.pop(name, None)
     return example
+
+
+def check_block(example):
+    """A block of lines that is put into a file gives these bytes, and dropped again those."""
+    known, comment = example.get("known", False), tuple(example.get("comment", engine.MARKDOWN))
+    put = engine.put_block(example["file"].encode("utf-8"), example["lines"], known, comment)
+    return dict(example, put=put.decode("utf-8"), dropped=engine.drop_block(put, known, comment).decode("utf-8"))
+
+
+def check_items(example):
+    """Items that are merged into a document give these bytes, and dropped again those."""
+    def is_ours(value):
+        return "muniment" in json.dumps(value)
+
+    data, path = example["file"].encode("utf-8"), example["path"]
+    made = engine.merge_items(data, path, example["wanted"], is_ours, example.get("fresh", {}))
+    return dict(example, merged=made.decode("utf-8"), dropped=engine.drop_items(made, path, is_ours).decode("utf-8"))
 
 
 def make_page(page, folder):

@@ -10,6 +10,7 @@ import copy
 import hashlib
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -85,17 +86,16 @@ def test_a_block_is_replaced_in_place(data, lines, other):
 @given(files(PROSE), LINES, LINES, files(PROSE, MARKS).filter(lambda b: b[:3] != b"\xef\xbb\xbf"), st.booleans())
 def test_what_the_owner_wrote_around_a_block_stays(data, lines, other, after, known):
     """Text that was added above and below is there byte for byte after the block was changed and dropped."""
-    assume(known is False or BEGINS not in after)
-    put = b"above\n" + engine.put_block(data, lines, known).removeprefix(b"\xef\xbb\xbf") + after
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    changed = engine.put_block(put, other, known)
+    assume(not known or BEGINS not in after)
+    newline = b"\r\n" if re.match(rb"[^\n]*\r\n", data) else b"\n"
+    data, put = (b"above\n" + made.removeprefix(b"\xef\xbb\xbf") for made in (data, engine.put_block(data, lines, known)))
+    assume(put.startswith(data + newline) or data.endswith(b"\n"))  # else the file was empty, and there is nothing to be joined with
+    changed = engine.put_block(put + after, other, known)
     start, end, _ = engine.find_block(changed, known)
     assert changed[end:] == after
-    assert changed[:start].startswith(b"above\n" + data)
-    joined = engine.drop_block(changed, known)
-    newline = b"" if not after or not data or data.endswith(b"\n") else changed[:start][len(b"above\n" + data):][:2].rstrip(b"\n") + b"\n"
-    newline = newline if newline in (b"", b"\n", b"\r\n") else b"\n"
-    assert joined == b"above\n" + data + newline + after
+    assert changed[:start].startswith(data)
+    ended = newline if after and not data.endswith(b"\n") else b""
+    assert engine.drop_block(changed, known) == data + ended + after
 
 
 #: A file and what is found of it, unknown and known.
@@ -117,7 +117,8 @@ FOUND = {
     "a shorter fence closes none": (b"````\n" + sealed("x") + b"```\n", True, True),
     "marks with text before them": (sealed("x").replace(b"<!--", b"> <!--"), None, None),
     "another comment": (sealed("x", comment=HASHES), None, None),
-    "capitals in the hash": (sealed("x").replace(b"newlines:0", b"newlines:3"), None, None),
+    "a last line of another form": (sealed("x").replace(b"newlines:0", b"newlines:3"), None, None),
+    "a hash of another form": (sealed("x").replace(b"sha256:", b"sha256:A"), None, None),
     "a byte order mark before it": (b"\xef\xbb\xbf" + sealed("x"), True, True),
     "no newline behind it": (sealed("x")[:-1], True, True),
 }
@@ -212,6 +213,12 @@ def as_dict(value):
     return [as_dict(inner) for inner in value] if isinstance(value, list) else value
 
 
+def comments(data):
+    """Return the comments of a document in order."""
+    text = data.decode("utf-8-sig", "surrogateescape")
+    return [found for found in re.findall(r'"(?:[^"\\]|\\.)*"|(//[^\r\n]*|/\*.*?\*/)', text, re.DOTALL) if found]
+
+
 class Writer:
     """Writes a value as JSON with white space, comments and trailing commas by chance."""
 
@@ -221,20 +228,24 @@ class Writer:
     def gap(self):
         """Return white space and comments."""
         pieces = ["", "", " ", self.newline, self.newline + "  ", "\t"]
-        pieces += [] if self.strict else ["// a, ] } \"" + self.newline, "/* b /* \u00e9 \udcff */", "//" + self.newline + " "]
+        pieces += [] if self.strict else ['// a, ] } "' + self.newline, "/* b /* \u00e9 \udcff */", "//" + self.newline + " "]
         return self.chance.choice(pieces) + self.chance.choice(pieces)
 
     def write(self, value):
         """Return the text of a value; pairs of names and values are an object."""
         if not isinstance(value, (list, dict)):
-            return value if isinstance(value, str) and value[:1] in "\"-0123456789" and value else json.dumps(value)
-        inner = [self.gap() + (json.dumps(n) + self.gap() + ":" + self.gap() if isinstance(value, dict) else "") + self.write(v) + self.gap()
-                 for n, v in (value.items() if isinstance(value, dict) else ((None, v) for v in value))]
+            return value if isinstance(value, str) and value[:1] in '"-0123456789' and value else json.dumps(value)
+        if is_ours(value):
+            return json.dumps(value)  # what stands within an item of ours is ours
+        if isinstance(value, dict):
+            inner = [self.gap() + json.dumps(n) + self.gap() + ":" + self.gap() + self.write(v) + self.gap() for n, v in value.items()]
+        else:
+            inner = [self.gap() + self.write(v) + self.gap() for v in value]
         last = "," + self.gap() if inner and not self.strict and self.chance.random() < 0.3 else ""
         return "[{"[isinstance(value, dict)] + (",".join(inner) + last or self.gap()) + "]}"[isinstance(value, dict)]
 
 
-VALUES = st.recursive(st.sampled_from([None, True, 1, '"x"', '"// no /* comment"', "1.50", "-1e3", '"\\u00e9\\\""', '"]"']),
+VALUES = st.recursive(st.sampled_from([None, True, 1, '"x"', '"// no /* comment"', "1.50", "-1e3", '"\\u00e9\\""', '"]"']),
                       lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2), max_leaves=5)
 ITEMS = st.lists(VALUES | st.sampled_from([OURS, OLD]), max_size=4)
 EVENTS = st.dictionaries(st.sampled_from(["Start", "Stop", "Other", "old/"]), ITEMS, max_size=4)
@@ -300,6 +311,16 @@ def test_dropping_takes_every_item_of_ours(data, wanted):
     assert engine.drop_items(made, PATH, is_ours) == made
 
 
+@MANY
+@given(documents(), WANTED)
+def test_no_comment_is_lost_or_moved_past_another(data, wanted):
+    """All comments around items of ours are there, in order, whatever is merged or dropped; the byte order mark and newlines too."""
+    made = engine.merge_items(data, PATH, wanted, is_ours, FRESH)
+    for changed in (made, engine.drop_items(made, PATH, is_ours), engine.drop_items(data, PATH, is_ours)):
+        assert comments(changed) == comments(data)
+        assert changed.startswith(b"\xef\xbb\xbf") == data.startswith(b"\xef\xbb\xbf")
+
+
 FULL = st.dictionaries(st.sampled_from(["Start", "Stop", "Other"]), st.lists(VALUES, min_size=1, max_size=2), min_size=1, max_size=3)
 
 
@@ -311,3 +332,165 @@ def test_dropping_what_was_merged_leaves_the_bytes_that_were_there(data, wanted)
     assume(value)
     made = engine.merge_items(data, PATH, wanted, is_ours, FRESH)
     assert engine.drop_items(made, PATH, is_ours) == data
+
+
+BLANK = [b"", b" \n", b"\r\n\t"]
+
+
+@pytest.mark.parametrize("data", BLANK)
+def test_a_blank_document_is_made(data):
+    """It is what a new one holds besides, and our items, with two spaces and a final newline."""
+    value = {"version": 1, "hooks": {"Start": [OURS]}}
+    assert engine.merge_items(data, PATH, {"Start": OURS}, is_ours, FRESH) == (json.dumps(value, indent=2) + "\n").encode("ascii")
+    assert engine.find_items(data, PATH, is_ours) == {}
+    assert engine.drop_items(data, PATH, is_ours) == data
+
+
+def merge(text, wanted, path=("hooks",)):
+    """Return the text of a document with items in it, and check that it is given back."""
+    made = engine.merge_items(text.encode("utf-8"), path, wanted, is_ours, FRESH)
+    assert engine.drop_items(made, path, is_ours).decode("utf-8") == text
+    return made.decode("utf-8")
+
+
+ITEM = {"run": "muniment"}
+#: document -> the same with ITEM under Stop
+LAID_OUT = {
+    "{}": '{\n  "hooks": {\n    "Stop": [\n      {\n        "run": "muniment"\n      }\n    ]\n  }\n}',
+    '{"a":1}': '{"a":1, "hooks": {"Stop": [{"run": "muniment"}]}}',
+    '{ "hooks": { "Stop": [ 1 ] } }\n': '{ "hooks": { "Stop": [ 1, {"run": "muniment"} ] } }\n',
+    '{"hooks": {"Stop": [1, /* c */]}}': '{"hooks": {"Stop": [1, /* c */ {"run": "muniment"},]}}',
+    '{\n   "hooks": {\n      "Stop": [\n         1 // one\n         // two\n      ]\n   }\n}\n':
+        '{\n   "hooks": {\n      "Stop": [\n         1, // one\n         // two\n'
+        '         {\n            "run": "muniment"\n         }\n      ]\n   }\n}\n',
+    '{\n\t"hooks": {\n\t\t"Stop": [{\n\t\t\t"run": "x"\n\t\t}]\n\t}\n}':
+        '{\n\t"hooks": {\n\t\t"Stop": [{\n\t\t\t"run": "x"\n\t\t}, {\n\t\t\t"run": "muniment"\n\t\t}]\n\t}\n}',
+    '{\r\n  "b": [1e2, 0.10],\r\n  "b": "\\u00e9"\r\n}\r\n':
+        '{\r\n  "b": [1e2, 0.10],\r\n  "b": "\\u00e9",\r\n  "hooks": {\r\n    "Stop": [\r\n'
+        '      {\r\n        "run": "muniment"\r\n      }\r\n    ]\r\n  }\r\n}\r\n',
+    '{"hooks": {"Stop": [1 // c\n]}}': '{"hooks": {"Stop": [1, // c\n  {\n    "run": "muniment"\n  }\n]}}',
+    '{"hooks": { /* none yet */ }}': '{"hooks": { /* none yet */ "Stop": [{"run": "muniment"}] }}',
+    '{\n  "hooks": {\n    // none yet\n  }\n}':
+        '{\n  "hooks": {\n    // none yet\n    "Stop": [\n      {\n        "run": "muniment"\n      }\n    ]\n  }\n}',
+}
+
+
+@pytest.mark.parametrize("text", LAID_OUT)
+def test_what_is_added_is_laid_out_as_its_neighbours(text):
+    """Indentation, newlines, commas and comments are the document's."""
+    assert merge(text, {"Stop": ITEM}) == LAID_OUT[text]
+
+
+def test_a_path_of_several_names_is_made_and_removed():
+    """Objects on the path are made as far as they are missing; `[]` is the document itself."""
+    assert merge('{"a": {"x": 1}}', {"Stop": ITEM}, ["a", "b", "c"]) == '{"a": {"x": 1, "b": {"c": {"Stop": [{"run": "muniment"}]}}}}'
+    assert merge('{"x": 1}', {"Stop": ITEM}, []) == '{"x": 1, "Stop": [{"run": "muniment"}]}'
+
+
+#: document with items of ours -> the same without
+DROPPED = {
+    '{"hooks": {"Stop": ["muniment", 2, "muniment", 3]}}': '{"hooks": {"Stop": [2, 3]}}',
+    '{"hooks": {"Stop": [1, "muniment"], "x": []}}': '{"hooks": {"Stop": [1], "x": []}}',
+    '{"hooks": {"Stop": ["muniment"], "x": []}}': '{"hooks": {"x": []}}',
+    '{"a": 1, "hooks": {"Stop": ["muniment",],},}': '{"a": 1,}',
+    '{"hooks": {"Stop": ["muniment"], "Stop": ["muniment"]}}': "{}",
+    '{"hooks": {"Stop": [ // c\n "muniment", 2]}}': '{"hooks": {"Stop": [ // c\n 2]}}',
+    '{"hooks": {"Stop": [1, // c\n "muniment"]}}': '{"hooks": {"Stop": [1 // c\n ]}}',
+    '{"hooks": {"Stop": [1,\n "muniment"]}}': '{"hooks": {"Stop": [1]}}',
+    '{"hooks": {"Stop": [\n "muniment", // ours?\n 2\n]}}': '{"hooks": {"Stop": [\n // ours?\n 2\n]}}',
+    '{"hooks": {"Stop": [ // mine\n "muniment"]}}': '{"hooks": {"Stop": [ // mine\n ]}}',
+    '{"hooks": /* mine */ {"Stop": ["muniment"]}}': '{"hooks": /* mine */ {}}',
+    '{"hooks": {"Stop": ["muniment" /* a */ , /* b */ 2]}}': '{"hooks": {"Stop": [/* a */  /* b */ 2]}}',
+    '{"hooks": {"Stop": "muniment", "a": {"muniment": []}}}': '{"hooks": {"Stop": "muniment", "a": {"muniment": []}}}',
+    "{}": "{}",
+}
+
+
+@pytest.mark.parametrize("text", DROPPED)
+def test_only_ours_and_what_is_empty_by_that_is_dropped(text):
+    """An array and an object go only if one of ours was the last that they held, and no comment stands in them."""
+    assert engine.drop_items(text.encode("ascii"), PATH, lambda value: value == "muniment").decode("ascii") == DROPPED[text]
+
+
+def test_ours_are_changed_in_place_and_once():
+    """The first of ours that is equal stays, else the first is replaced; others go, under every event."""
+    data = (b'{"hooks": {"A": ["muniment 0", 1, "muniment"], "B": [2, "muniment 0", "muniment 1"],'
+            b' "C": ["muniment", "muniment"], "D": ["muniment"]}}')
+    made = engine.merge_items(data, PATH, dict.fromkeys("ABC", "muniment"), lambda value: "muniment" in str(value), {})
+    assert made == b'{"hooks": {"A": [1, "muniment"], "B": [2, "muniment"], "C": ["muniment"]}}'
+
+
+def test_values_are_the_same_only_if_they_are_written_alike():
+    """1, 1.0 and true are equal in Python and not in JSON; the order of names does not count."""
+    for text, kept in (("[1,2]", False), ("[1.0,2]", False), ("[true,2]", True)):
+        data = b'{"a": [%s]}' % text.encode("ascii")
+        assert (engine.merge_items(data, [], {"a": [True, 2]}, lambda value: True, {}) == data) == kept
+    data = b'{"a": [{"x": 1, "y": 2}]}'
+    assert engine.merge_items(data, [], {"a": {"y": 2, "x": 1}}, lambda value: True, {}) == data
+
+
+def test_text_that_is_no_utf_8_stays_and_is_never_written():
+    """Bytes of the owner's part come back; a path that is not UTF-8 is written as an escape."""
+    item = {"run": "muniment \u00e9", "folder": "\udcff"}
+    made = engine.merge_items(b'{"\xff": "\xe9" /* \xc3 */}', PATH, {"Stop": item}, is_ours, {})
+    assert made.startswith(b'{"\xff": "\xe9", /* \xc3 */ "hooks": ')
+    assert b"\\udcff" in made
+    assert engine.find_items(made, PATH, is_ours) == {"Stop": [item]}
+    assert "\u00e9".encode() in engine.merge_items(b"", PATH, {"Stop": {"run": "muniment \u00e9"}}, is_ours, {})
+
+
+#: What is refused -> where, as line and position.
+REFUSED = {
+    "[]": (1, 1), "1": (1, 1), "\x00": (1, 1), "// only this": (1, 13), '{"a": 1} x': (1, 10),
+    '{"a": 1': (1, 8), '{"a": 1]': (1, 8), '{"a": [1}}': (1, 9), '{"a": 1 "b": 2}': (1, 9), '{"a": 1 /* }': (1, 9),
+    '{"a" 1}': (1, 6), "{a: 1}": (1, 2), "{'a': 1}": (1, 2), '{"\\u00zz": 1}': (1, 2), '{\r\n"a": 1\r"b"}': (3, 1),
+    '{"a": 01}': (1, 8), '{"a": .5}': (1, 7), '{"a": NaN}': (1, 7), '{"a": tru}': (1, 7), '{"a": [1,, 2]}': (1, 10), '{"a": [,]}': (1, 8),
+    '{"a": "': (1, 7), '{"a": "\n"}': (1, 7), '{"a": "\\x"}': (1, 7),
+    '{"hooks": []}': (1, 11), '{"hooks": null}': (1, 11), '{"hooks": {}, "hooks": {}}': (1, 15),
+    '{"hooks": {"Stop": {}}}': (1, 20), '{"hooks": {"Stop": [],\n "Stop": []}}': (2, 2),
+    '{"a": ' + "[" * 200 + "]" * 200 + "}": (1, 206), '{"a": ' * 5000: (1, 1201),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:20])
+def test_what_cannot_be_read_is_refused(text):
+    """Nothing is guessed: the code, the line and the character say where reading ended."""
+    with pytest.raises(engine.Refused) as refused:
+        engine.merge_items(text.encode("utf-8"), PATH, {"Stop": ITEM}, is_ours, {})
+    assert refused.value.code == "bad-config"
+    assert (refused.value.details["line"], refused.value.details["position"]) == REFUSED[text]
+    if "Stop" not in text:
+        for ask in (engine.find_items, engine.drop_items):
+            with pytest.raises(engine.Refused):
+                ask(text.encode("utf-8"), PATH, is_ours)
+
+
+def test_a_document_may_be_deep_and_long():
+    """Two hundred containers within each other are read, and numbers that Python would not."""
+    deep = '{"a": ' + "[" * 199 + "9" * 5000 + "]" * 199 + "}"
+    assert merge(deep, {"Stop": ITEM}).startswith(deep[:-1])
+    long = b'{"a": [%s%%s]}' % (b"9" * 5000)
+    assert engine.drop_items(long % b', "muniment"', [], lambda value: value == "muniment") == long % b""
+
+
+def test_an_item_that_would_not_be_known_again_is_not_written():
+    """It could not be found, changed or removed later."""
+    with pytest.raises(ValueError, match="known as ours"):
+        engine.merge_items(b"{}", PATH, {"Stop": {"run": "other"}}, is_ours, {})
+
+
+def test_the_protocol_shows_blocks_as_they_are_made_here():
+    """The examples of section 16.3 hold the bytes that are made here without the engine, and cover both newlines and comments."""
+    page = (Path(__file__).resolve().parent.parent / "PROTOCOL.md").read_text("utf-8")
+    found = re.search(r"^```block\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    seen = set()
+    for shown in map(json.loads, found[1].splitlines()):
+        comment, known = tuple(shown.get("comment", engine.MARKDOWN)), shown.get("known", False)
+        assert engine.put_block(shown["file"].encode("utf-8"), shown["lines"], known, comment).decode("utf-8") == shown["put"]
+        start, end, _ = engine.find_block(shown["put"].encode("utf-8"), known, comment)
+        block = shown["put"].encode("utf-8")[start:end]
+        made = [(n, newline) for n in (0, 1, 2) for newline in (b"\n", b"\r\n")
+                if sealed(*shown["lines"], newlines=n, newline=newline, comment=comment) == block]
+        seen |= {*made, comment, known}
+        assert made, shown["file"]
+    assert seen >= {(0, b"\n"), (1, b"\n"), (2, b"\r\n"), *COMMENTS, True, False}
