@@ -30,7 +30,6 @@ DETAIL_BYTES_MAX = 32_768
 LIST_MAX = 32
 TAGS_MAX = 12
 KEY_MAX = 80
-LINE_BYTES_MAX = 262_144
 
 #: What `type` says -> the fields of the tier that it means.
 TYPES = {
@@ -441,7 +440,7 @@ def find_files(root: str, receipt: Receipt) -> list[tuple[str, str]]:
     for paths, why in ((others, "no Markdown"), (hidden, "hidden, so some program's own")):
         if paths:
             paths.sort()
-            receipt.left("%d files or folders: %s" % (len(paths), ", ".join(paths[:5]) + (", ..." if paths[5:] else "")), why)
+            receipt.left(", ".join(paths[:8]) + (" and %d more" % (len(paths) - 8) if paths[8:] else ""), why)
     return sorted(found)
 
 
@@ -950,8 +949,6 @@ def main(words: list[str] | None = None) -> int:
     given = parser.parse_args(words)
     try:
         lines = [json.dumps(operation, ensure_ascii=False).encode("utf-8") for operation in read(given.path, given.format)]
-        if max(map(len, lines)) >= LINE_BYTES_MAX:
-            raise CannotRead("%s: more files than one import can name; read its folders one by one" % given.path)
     except CannotRead as refused:
         sys.stderr.write(escape(str(refused)).replace("\n", " ") + "\n")
         return 3

@@ -68,15 +68,15 @@ def test_no_other_command_is_documented():
     assert {*re.findall(r"`(--[a-z-]+)", text.split("**Results.**")[0])} >= {"--vault", "--json", "--lock-wait"}
 
 
-@pytest.mark.parametrize("name", ["README.md", "AGENTS.md", "INSTALL.md", "PROTOCOL.md"])
+@pytest.mark.parametrize("name", ["README.md", "AGENTS.md", "INSTALL.md", "PROTOCOL.md", "templates/curate.md", "templates/skill/SKILL.md"])
 def test_commands_that_a_document_names_exist(name):
     """Each `muniment COMMAND` or `engine.py COMMAND` in code is a command, with options of that command."""
     path = scratch.ROOT / name
     assert path.exists(), "%s is missing" % name
     text = path.read_text("utf-8")
-    code = [found[1] for found in re.finditer(r"^```[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    code = [found[1] for found in re.finditer(r"^ *```[^\n]*\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)]
     code += [line for line in text.splitlines() if re.match(r"    \S", line)]
-    code += re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    code += re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL))
     known = {c.name: options_of(c) | COMMON for c in engine.COMMANDS}
     call = re.compile(r"(?<!<!-- )(?<!# )(?:muniment|engine\.py) +([a-z][a-z-]*)\b((?:[^\n`|])*)")
     calls = [found for block in code for found in call.findall(block.replace("\\\n", " "))]
@@ -250,7 +250,9 @@ def test_words_are_defined_once():
     assert "claim" in defined
 
 
-@pytest.mark.parametrize("name", ["README.md", "AGENTS.md", "INSTALL.md", "PROTOCOL.md", "CHANGELOG.md", "engine.py"])
+@pytest.mark.parametrize("name", [
+    "README.md", "AGENTS.md", "INSTALL.md", "PROTOCOL.md", "CHANGELOG.md", "engine.py", "legacy/README.md", "templates/curate.md",
+    "templates/skill/SKILL.md"])
 def test_documents_name_no_machine(name):
     """No path of one machine stands in a document."""
     text = (scratch.ROOT / name).read_text("utf-8")
