@@ -85,13 +85,14 @@ class File(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A note: its file, its key, its properties, the lines of its body, and whether it lies in an archive."""
+    """A note: its file, its properties, the lines of its body, whether it lies in an archive, its path but for that, and its key."""
 
     file: File
-    key: str
     properties: dict[str, Any]
     body: list[str]
     archived: bool
+    identity: str
+    key: str
 
 
 class Receipt:
@@ -460,28 +461,33 @@ def name_of(path: str) -> str:
 # Notes
 
 
-def identity_of(path: str) -> tuple[str, bool]:
-    """Return the path that a note has, or had before it was archived, without its suffix; and whether it is archived."""
-    parts = path.rpartition(".")[0].split("/")
-    kept = [part for part in parts[:-1] if part.casefold() != "archive"]
-    return "/".join([*kept, parts[-1]]), len(kept) < len(parts) - 1
+def take_note(file: File) -> Note:
+    """Return a file as a note that has no key yet. Its identity is its path without suffix, and without what archiving added.
+
+    A card that was moved into one archive for all folders still has the place that it came from in its `id`.
+    """
+    properties, body = split_frontmatter(file)
+    *folders, name = file.path.rpartition(".")[0].split("/")
+    kept = [part for part in folders if part.casefold() != "archive"]
+    archived, given = len(kept) < len(folders), properties.get("id")
+    if archived and not kept and isinstance(given, str) and given.endswith("/" + name):
+        kept = given.split("/")[:-1]
+    return Note(file, properties, body, archived, "/".join([*kept, name]), "")
 
 
 def key_notes(files: list[File], receipt: Receipt) -> list[Note]:
     """Return the notes of these files with their keys; those of an archive come first, since what took their place is later."""
+    notes = [take_note(file) for file in files]
     wanted = {}
-    for file in files:
-        identity, _ = identity_of(file.path)
-        key = make_key(identity.split("/"), identity)
-        wanted[identity] = (key, identity.replace("/", ".") == key)
+    for note in notes:
+        key = make_key(note.identity.split("/"), note.identity)
+        wanted[note.identity] = (key, note.identity.replace("/", ".") == key)
     keys = unique_keys(wanted)
-    notes = []
-    for file in files:
-        identity, archived = identity_of(file.path)
-        if keys[identity] != wanted[identity][0]:
-            receipt.converted(file.path, "another name gives the key %s too: its key is %s" % (wanted[identity][0], keys[identity]))
-        notes.append(Note(file, keys[identity], *split_frontmatter(file), archived))
-    return sorted(notes, key=lambda note: (not note.archived, note.file.path))
+    for note in notes:
+        key = keys[note.identity]
+        if key != wanted[note.identity][0]:
+            receipt.converted(note.file.path, "another name gives the key %s too: its key is %s" % (wanted[note.identity][0], key))
+    return sorted((note._replace(key=keys[note.identity]) for note in notes), key=lambda note: (not note.archived, note.file.path))
 
 
 class Links:
@@ -491,10 +497,9 @@ class Links:
         self._paths: dict[str, Note] = {}
         self._names: dict[str, dict[str, Note]] = {}
         for note in notes:  # a present note after the archived one of its name, and so in its place
-            identity, _ = identity_of(note.file.path)
             self._paths[note.file.path.rpartition(".")[0].casefold()] = note
-            self._paths[identity.casefold()] = note
-            for name in (identity.rpartition("/")[2], note.properties.get("id"), note.properties.get("name")):
+            self._paths[note.identity.casefold()] = note
+            for name in (note.identity.rpartition("/")[2], note.properties.get("id"), note.properties.get("name")):
                 if isinstance(name, str) and name:
                     self._names.setdefault(name.casefold(), {})[note.key] = note
 
@@ -594,8 +599,7 @@ def listed(name: str, value: Any) -> list[str]:
 
 def other_properties(note: Note) -> list[str]:
     """Return the properties of a note that nothing else carries."""
-    identity, _ = identity_of(note.file.path)
-    own = {"name": identity.rpartition("/")[2], "id": identity}
+    own = {"name": note.identity.rpartition("/")[2], "id": note.identity}
     said = []
     for name, value in note.properties.items():
         if name in own and isinstance(value, str) and slug(value)[0] == slug(own[name])[0]:
@@ -645,7 +649,7 @@ def convert_note(note: Note, run: str, kind: str, links: Links, receipt: Receipt
     if not text and not note.properties.get("claims"):
         receipt.left(path, "it says nothing")
         return []
-    text = text or identity_of(path)[0].rpartition("/")[2]
+    text = text or note.identity.rpartition("/")[2]
     meaning = TYPES.get(plain(note.properties.get("type")), NO_TYPE)
     detail = "\n".join(body).strip("\n").rstrip()
     if len(line_of(text, 10 * TEXT_MAX)) > TEXT_MAX:
@@ -846,9 +850,8 @@ def check_index(file: File, notes: list[Note], links: Links, receipt: Receipt) -
     folder = file.path[:-len(INDEX)]
     facts, doors = [], set()
     for bullet in bullets:
-        found = INDEX_LINE.match(bullet.text)
-        target = unquote((found["file"] or found["wiki"]).split("#")[0]) if found else ""
-        if not found or "://" in target or not (found["wiki"] or target.lower().endswith(SUFFIXES)):
+        target = door_of(bullet)
+        if target is None:
             facts.append(bullet)
             continue
         note = links.find(target, folder)
@@ -864,6 +867,21 @@ def check_index(file: File, notes: list[Note], links: Links, receipt: Receipt) -
             receipt.converted(note.file.path, "imported, though %s has no line for it" % file.path)
     say_spans(file, spans, properties, receipt)
     return facts
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether a file is there; a name that no file can have names none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def door_of(bullet: Bullet) -> str | None:
+    """Return the note that a line of an index names first, or None where it names none."""
+    found = INDEX_LINE.match(bullet.text)
+    target = unquote((found["file"] or found["wiki"]).split("#")[0]) if found else ""
+    return target if found and "://" not in target and (found["wiki"] or target.lower().endswith(SUFFIXES)) else None
 
 
 def say_spans(file: File, spans: list[tuple[int, int]], properties: dict[str, Any], receipt: Receipt) -> None:
@@ -906,8 +924,15 @@ def read_single(place: str, kind: str, receipt: Receipt) -> tuple[list[File], li
         raise CannotRead("%s is a view that Muniment made; its vault has what it says" % file.path)
     properties, lines = split_frontmatter(file)
     bullets, spans = split_bullets(lines, file.text.count("\n") + 2 - len(lines))
+    facts = []
+    for bullet in bullets:
+        target = door_of(bullet)
+        if target and any(is_file(Path(place).parent / name) for name in (target, target + ".md")):
+            receipt.left("%s line %d: %s" % (file.path, bullet.line, bullet.text), "it names a note beside the file: read the folder")
+        else:
+            facts.append(bullet)
     say_spans(file, spans, properties, receipt)
-    return [file], convert_bullets(bullets, file, "", kind, set(), receipt)
+    return [file], convert_bullets(facts, file, "", kind, set(), receipt)
 
 
 def read(path: str | os.PathLike[str], kind: str = "notes") -> list[Operation]:

@@ -144,9 +144,11 @@ def test_more_links_and_tags_than_fit_are_said(folder):
 
 def test_notes_of_an_archive_are_set_and_closed(folder):
     """An archived note keeps the key of the place that it came from; what has taken its place since is current."""
-    operations = folder({"archive/a.md": "Was.", "archive/b.md": "Old.", "b.md": "New.", "c/archive/d.md": "Done."})
+    operations = folder({"archive/a.md": "Was.", "archive/b.md": "Old.", "b.md": "New.", "c/archive/d.md": "Done.",
+                         "archive/card.md": note("Moved.", id="tools/card")})
     said = [(o["key"], o.get("text")) for o in operations if o["do"] == "propose"]
-    assert said == [("a", "Was."), ("a", None), ("b", "Old."), ("b", None), ("c.d", "Done."), ("c.d", None), ("b", "New.")]
+    assert said == [("a", "Was."), ("a", None), ("b", "Old."), ("b", None), ("tools.card", "Moved."), ("tools.card", None),
+                    ("c.d", "Done."), ("c.d", None), ("b", "New.")]
 
 
 def test_an_index_that_does_not_fit_is_said(folder):
@@ -481,6 +483,17 @@ def test_each_top_level_bullet_is_a_subject(tmp_path):
     assert readers.receipt(operations, "left") == ["CLAUDE.md line 3", "CLAUDE.md line 15", "CLAUDE.md lines 23-25"]
     assert readers.receipt(operations, "converted") == ["CLAUDE.md line 21"]
     assert {c["source"] for c in readers.claims(notes.read(path, "claude-memory")).values()} == {"agent"}
+
+
+def test_an_index_by_itself_makes_no_facts_of_its_doors(tmp_path):
+    """A line that names a note beside the file is left, since the note has the fact; one that names nothing there is a fact."""
+    path = tmp_path / "MEMORY.md"
+    path.write_text("- [A](a.md) - hook\n- [[b]]\n- [C](c.md) is gone\n- A fact.\n- [x](../../x.md)\n- [[%s]]\n" % ("y" * 300), "utf-8")
+    for name in "ab":
+        (tmp_path / (name + ".md")).write_text(name, "utf-8")
+    operations = readers.check(notes.read(path))
+    assert [*readers.claims(operations)] [:3] == ["c-is-gone", "a-fact", "x"]
+    assert readers.receipt(operations, "left") == ["MEMORY.md line 1: [A](a.md) - hook", "MEMORY.md line 2: [[b]]"]
 
 
 def test_bullets_that_begin_alike_have_keys_of_their_own(tmp_path):

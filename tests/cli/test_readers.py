@@ -1,0 +1,86 @@
+"""What the readers of older memories print, `import` takes: with its tiers, sources, evidence and endings, once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import readers
+
+#: Goes when this engine has the command.
+pytestmark = pytest.mark.skipif(
+    all(command.name != "import" for command in readers.engine.COMMANDS), reason="this engine has no command import yet")
+
+NOTES = {
+    "MEMORY.md": "# Index\n\n- [Tabs](tabs.md) - hook\n- [Gone](gone.md)\n- Tests run with make.\n",
+    "tabs.md": "---\ndescription: Tabs, never spaces.\nmetadata:\n  type: feedback\n---\n**Why:** They said so.\n",
+    "tools/proxy.md": "---\nsource: user\nclaims:\n- id: port\n  text: It listens on 8080.\n"
+                      "  evidence: {cmd: ss -ltn, date: 2026-04-01, exit: 0}\n"
+                      "- {id: owner, text: Ana runs it., evidence: A mail said so.}\n---\nThe proxy. See [[tabs]].\n",
+    "archive/old.md": "It was so.\n",
+}
+
+
+@pytest.fixture
+def take(project):
+    """Return a function that reads a store, imports what the reader prints, and returns the import's Reply."""
+
+    def run(reader, path, *options):
+        operations = readers.check(readers.load(reader).read(path, *options))
+        file = project.folder / "older.jsonl"
+        file.write_text("".join(json.dumps(operation, ensure_ascii=False) + "\n" for operation in operations), "utf-8")
+        return project.call("import", file, "--human-approved")
+
+    return run
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Return a folder of notes."""
+    root = tmp_path / "store"
+    for name, text in NOTES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, "utf-8")
+    return root
+
+
+def test_a_folder_of_notes_is_imported_once(project, take, store):
+    """Each note and claim stands as it was, whose word it is said; the same folder again is nothing new."""
+    reply = take("notes", store)
+    assert reply.status == 0
+    assert (reply["tiers"]["1"], reply["tiers"]["2"], reply["beside"], reply["staged"]) == (1, 4, [], 0)
+    assert [one["what"] for one in reply["left"]] == ["MEMORY.md line 4: [Gone](gone.md)"]
+    tabs, proxy, port = (project.current(key) for key in ("tabs", "tools.proxy", "tools.proxy.port"))
+    assert (tabs["tier"], tabs["kind"], tabs["source"], tabs["why"]) == (1, "rule", "legacy", "They said so.")
+    assert (proxy["source"], proxy["trust"], proxy["links"]) == ("user", "working", ["tabs"])
+    assert port["evidence"] == [{"command": "ss -ltn", "date": "2026-04-01", "exit": 0}]
+    assert len(project.records("journal")) == 1
+    assert project.ok("recall", "old")["status"] == "closed"
+    before = project.ledger()
+    assert take("notes", store)["runs"] == []
+    assert project.ledger() == before
+
+
+def test_a_changed_folder_replaces_what_it_said(project, take, store):
+    """A note that changed replaces its older value, one that was archived is closed; nothing stands beside anything."""
+    take("notes", store)
+    (store / "tabs.md").write_text("Spaces, never tabs.\n", "utf-8")
+    (store / "tools" / "archive").mkdir()
+    (store / "tools" / "proxy.md").rename(store / "tools" / "archive" / "proxy.md")
+    reply = take("notes", store)
+    assert (reply.status, reply["beside"]) == (0, [])
+    assert project.current("tabs")["text"] == "Spaces, never tabs."
+    assert {project.ok("recall", key)["status"] for key in ("tools.proxy", "tools.proxy.port", "tools.proxy.owner")} == {"closed"}
+
+
+def test_bullets_and_a_graph_are_imported(project, take, store, tmp_path):
+    """A file of bullet lines and the file of the MCP memory server become subjects, each of its own store."""
+    assert take("notes", store / "MEMORY.md", "claude-memory")["tiers"]["2"] == 2
+    graph = tmp_path / "memory.jsonl"
+    graph.write_text('{"type":"entity","name":"Ana","entityType":"person","observations":["Runs the proxy."]}\n', "utf-8")
+    assert take("mcp_jsonl", graph)["tiers"]["2"] == 1
+    assert project.current("ana")["tags"] == ["person"]
