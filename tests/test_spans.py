@@ -115,6 +115,8 @@ FOUND = {
     "one of ours below an open fence": (b"```\n" + sealed("x"), True, True),
     "one of ours with a fence below an open fence": (b"```\n" + sealed("```", "x", "```"), True, True),
     "a shorter fence closes none": (b"````\n" + sealed("x") + b"```\n", True, True),
+    "a line with words closes no fence": (b"```\n```sh\n" + sealed("x") + b"```\n", None, None),
+    "code within a line opens no fence": (b"```a``` b\n" + sealed("x") + b"```\n", True, True),
     "marks with text before them": (sealed("x").replace(b"<!--", b"> <!--"), None, None),
     "another comment": (sealed("x", comment=HASHES), None, None),
     "a last line of another form": (sealed("x").replace(b"newlines:0", b"newlines:3"), None, None),
@@ -166,6 +168,7 @@ MOVED = {
     "text right above the block": (b"a\n", lambda put: put.replace(BEGINS, b"more\n" + BEGINS), b"a\n\nmore\n"),
     "the blank line is gone": (b"a\n", lambda put: put.replace(b"\n\n", b"\n"), b"a\n"),
     "all above is gone": (b"a\n", lambda put: put[put.index(BEGINS):], b""),
+    "all but the blank line is gone": (b"a\n", lambda put: put[2:], b""),
     "git turned the file into CRLF": (b"a\n", lambda put: put.replace(b"\n", b"\r\n"), b"a\r\n"),
     "git turned the file into LF": (b"a\r\nb", lambda put: put.replace(b"\r\n", b"\n"), b"a\nb"),
 }
@@ -369,6 +372,9 @@ LAID_OUT = {
         '{\r\n  "b": [1e2, 0.10],\r\n  "b": "\\u00e9",\r\n  "hooks": {\r\n    "Stop": [\r\n'
         '      {\r\n        "run": "muniment"\r\n      }\r\n    ]\r\n  }\r\n}\r\n',
     '{"hooks": {"Stop": [1 // c\n]}}': '{"hooks": {"Stop": [1, // c\n  {\n    "run": "muniment"\n  }\n]}}',
+    '{"hooks": {"Stop": [\n1 // c\n,]}}': '{"hooks": {"Stop": [\n1 // c\n,\n{\n  "run": "muniment"\n},]}}',
+    ' {"a": [\n\t\t1]}':
+        ' {"a": [\n\t\t1], "hooks": {\n\t\t  "Stop": [\n\t\t    {\n\t\t      "run": "muniment"\n\t\t    }\n\t\t  ]\n\t\t}}',
     '{"hooks": { /* none yet */ }}': '{"hooks": { /* none yet */ "Stop": [{"run": "muniment"}] }}',
     '{\n  "hooks": {\n    // none yet\n  }\n}':
         '{\n  "hooks": {\n    // none yet\n    "Stop": [\n      {\n        "run": "muniment"\n      }\n    ]\n  }\n}',
@@ -418,6 +424,14 @@ def test_ours_are_changed_in_place_and_once():
             b' "C": ["muniment", "muniment"], "D": ["muniment"]}}')
     made = engine.merge_items(data, PATH, dict.fromkeys("ABC", "muniment"), lambda value: "muniment" in str(value), {})
     assert made == b'{"hooks": {"A": [1, "muniment"], "B": [2, "muniment"], "C": ["muniment"]}}'
+
+
+def test_what_stood_in_an_empty_object_or_in_our_place_is_laid_out_anew():
+    """An object of blank lines takes its members between its brackets; a plain value on a line of its own becomes an object of several."""
+    assert engine.merge_items(b"{\n\n}", [], {"a": 1}, lambda value: True, {}) == b'{\n  "a": [\n    1\n  ]\n\n}'
+    assert engine.merge_items(b"{ }", [], {"a": 1}, lambda value: True, {}) == b'{\n  "a": [\n    1\n  ]\n}'
+    assert engine.merge_items(b'{"a": [\n  1\n]}', [], {"a": {"b": 1}}, lambda value: True, {}) == b'{"a": [\n  {\n    "b": 1\n  }\n]}'
+    assert engine.merge_items(b'{"a": [\n  {"b": 0}\n]}', [], {"a": {"b": 1}}, lambda value: True, {}) == b'{"a": [\n  {"b": 1}\n]}'
 
 
 def test_values_are_the_same_only_if_they_are_written_alike():
