@@ -29,13 +29,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `packages` where an optional package is missing, naming it."""
-    missing = [name for name in OPTIONAL if importlib.util.find_spec(name) is None]
-    if missing:
-        skip = pytest.mark.skip(reason="not installed: " + ", ".join(missing))
-        for item in items:
-            if item.get_closest_marker("packages"):
-                item.add_marker(skip)
+    """Skip tests marked `packages` or `mcp` where a package that they need is missing, naming it."""
+    for mark, names in (("packages", OPTIONAL), ("mcp", ("mcp",))):
+        missing = [name for name in names if importlib.util.find_spec(name) is None]
+        if missing:
+            skip = pytest.mark.skip(reason="not installed: " + ", ".join(missing))
+            for item in items:
+                if item.get_closest_marker(mark):
+                    item.add_marker(skip)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -404,3 +405,34 @@ def test_nothing_is_told_to_anybody(tmp_path, source):
         done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=False)
         assert done.returncode == 0, (words, done.stderr)
     assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.mcp
+def test_a_server_keeps_the_model(machine):
+    """`mcp` loads the model with the first search that asks for meaning; the next ones take a small part of that time."""
+    vault = machine.folder / "served"
+    shutil.copytree(machine.vault, vault, ignore=shutil.ignore_patterns("index.sqlite*"))
+    assert machine.process("index", "--vault", vault)[0] == 0
+    environ = {**os.environ, "MUNIMENT_MODELS": str(machine.models)}
+    with subprocess.Popen([sys.executable, str(ENGINE), "mcp", "--vault", str(vault)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env=environ, text=True, encoding="utf-8") as process:
+
+        def ask(number, method, **params):
+            started = time.perf_counter()
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n")
+            process.stdin.flush()
+            answer = json.loads(process.stdout.readline())
+            assert answer["id"] == number
+            return answer["result"], time.perf_counter() - started
+
+        ask(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t", "version": "1"})
+        took = []
+        for number, question in enumerate(("vehicle", "doctor", "refund", "vehicle", "doctor", "refund"), 1):
+            answer, seconds = ask(number, "tools/call", name="memory_search", arguments={"question": question})
+            found = json.loads(answer["content"][0]["text"])
+            assert found["mode"] == "hybrid"
+            assert found["hits"][0]["path"][:4] == {"vehicle": "a.md", "doctor": "b.md", "refund": "c.md"}[question]
+            took.append(seconds)
+        process.stdin.close()
+    assert process.returncode == 0
+    assert sorted(took[1:])[2] < took[0] / 3

@@ -44,7 +44,8 @@ ROOMS = {
     "PROOFS": (*_STATE, "COMMANDS"),
     "FINDING": (*_STATE, "CHUNKS", "EMBEDDING", "INDEX", "RANKING", "COMMANDS"),
     "REPAIR": (*_STATE, "INDEX", "COMMANDS"),
-    "CLI": (*_STATE, "EMBEDDING", "FINDING", "COMMANDS", "PROOFS", "REPAIR"),
+    "MCP": ("ERRORS", "GRAMMAR", "VIEWS", "VAULT", "COMMANDS", "FINDING"),
+    "CLI": (*_STATE, "EMBEDDING", "FINDING", "COMMANDS", "PROOFS", "REPAIR", "MCP"),
 }
 #: Rooms above the waterline: no disk, clock, chance or environment.
 PURE = ("ERRORS", "GRAMMAR", "SECRETS", "RECORDS", "REDUCER", "VIEWS", "EDITS", "SPANS")
@@ -92,7 +93,10 @@ DEAR = (
 BROUGHT = {"sqlite3": {"datetime"}}
 #: Packages outside the standard library, each imported only by the command that uses it.
 PACKAGES = frozenset(
-    "huggingface_hub jsonschema numpy onnx onnxruntime portalocker referencing sentence_transformers tokenizers torch transformers".split()
+    """
+    huggingface_hub jsonschema mcp numpy onnx onnxruntime portalocker referencing sentence_transformers tokenizers torch
+    transformers
+    """.split()
 )
 
 #: Calls that change the disk.
@@ -713,6 +717,9 @@ def cmd_search(vault):
 # == REPAIR == its duty == 40 ==
 def cmd_restore(vault):
     return cmd_start(vault)
+# == MCP == its duty == 40 ==
+def serve(vault):
+    return cmd_search(vault)
 # == CLI == its duty == 40 ==
 def run():
     print(cmd_start(os.environ["HOME"]))

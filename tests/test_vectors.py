@@ -1233,3 +1233,35 @@ def test_provider_needs_weights(engine, monkeypatch, tmp_path):
     provider, why = engine.find_provider(model)
     assert provider is None
     assert why
+
+
+def test_calls_that_share_what_is_loaded(project, cars, engine, add_model, tmp_path):
+    """Calls of one process that share what they load load a model once, another when another is used, and none whose files changed."""
+    loaded = {}
+    asked = dict.fromkeys(("queries", "mode", "kind", "properties", "tags", "key", "since", "source", "trust", "explain", "current"))
+
+    def search():
+        call = engine.Call("search", str(project.vault), str(project.folder), lambda: 1_796_025_600_000, os.urandom, 1.0,
+                           os.environ["MUNIMENT_MODELS"])
+        call.loaded = loaded
+        try:
+            return engine.cmd_search(call, {**asked, "question": "automobile", "suggest": False, "most": 5})
+        finally:
+            call.close()
+
+    cars.forget()
+    assert [search()["mode"] for _ in range(3)] == ["hybrid"] * 3
+    assert cars.loaded == ["one"]
+    add_model("two", "v")
+    project.ok("model", "use", "two")
+    assert [search()["mode"] for _ in range(2)] == ["hybrid"] * 2
+    assert (cars.loaded, len(loaded)) == (["one", "two"], 1)
+    (tmp_path / "source-two" / "model.onnx").write_text("changed", encoding="utf-8")
+    found = search()
+    assert found["mode"] == "lexical"
+    assert "two" in found["why"]
+    project.ok("model", "remove", "two")
+    project.ok("model", "add", tmp_path / "source-two", "--as", "two")
+    project.ok("model", "use", "two")
+    assert search()["mode"] == "hybrid"
+    assert cars.loaded == ["one", "two", "two"]
