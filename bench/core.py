@@ -127,9 +127,9 @@ def grow(path: Path, vault: Path, runs: int, seed: int = 1) -> None:
             lines = [entry("Run %d, entry %d: %s." % (n, m, words(dice, 30))) for m in range(2)]
             lines += [proposal(FOCUS, n == 0, dice), proposal(keys[-1] if new else dice.choice(keys), new, dice)]
             run = do(engine.cmd_start, actor="agent-%d" % (n % 7), session=None)["run"]
-            if do(engine.cmd_apply, run=run, lines=lines, atomic=False)["failed"]:
+            if do(engine.cmd_apply, run=run, lines=lines, atomic=False, allow_secret=False)["failed"]:
                 raise SystemExit("core.py: run %d of the vault to grow failed" % n)
-            do(engine.cmd_close, run=run, outcome="success", summary="Run %d: %s." % (n, words(dice, 8)))
+            do(engine.cmd_close, run=run, outcome="success", summary="Run %d: %s." % (n, words(dice, 8)), allow_secret=False)
     finally:
         engine.write_views, os.fsync = write_views, fsync
     do(engine.cmd_rebuild)

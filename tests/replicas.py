@@ -20,6 +20,8 @@ START_MS = 1_767_225_600_000
 TAGS = ("kkkkkkkk", "bbbbbbbb", "zzzzzzzz", "mmmmmmmm", "cccccccc", "yyyyyyyy")
 SKEWS_MS = (0, 3_600_000, -7_200_000)
 DAY_MS = 86_400_000
+#: What proposals say: few, so that runs often say the same.
+TEXTS = ("one", "two", "three", "> x", "# y")
 VAULT = "0f0e0d0c-1111-4222-8333-444455556666"
 _ORDER = {"fact": "1, 2, 3", "lost": "1, 2, 3", **dict.fromkeys(
     ("look", "cite", "move", "verification", "parent", "awaited", "erased"), "1, 2")}
@@ -149,9 +151,9 @@ def close_last():
 class World:
     """Ledgers by tag, each a list of Units, and the replicas that write them. There is one at a time."""
 
-    def __init__(self, count=1, skews=SKEWS_MS, shown=False):
+    def __init__(self, count=1, skews=SKEWS_MS, shown=False, texts=TEXTS):
         close_all()
-        self.ledgers, self.tick, self.chance, self.shown = {}, 0, Chance(), shown
+        self.ledgers, self.tick, self.chance, self.shown, self.texts = {}, 0, Chance(), shown, texts
         self.replicas = [Replica(self, TAGS[2 * n:2 * n + 2], skews[n % len(skews)]) for n in range(count)]
 
     def append(self, position, records, at):
@@ -336,13 +338,13 @@ KEYS = ("a", "b.next", "b.rule")
 ACTORS = ("codex", "claude")
 
 
-def play(count, steps, after=None, shown=False):
+def play(count, steps, after=None, shown=False, texts=TEXTS):
     """Return a World in which ``steps``, tuples of small integers, were played as commands.
 
     What a command refuses is left out: a refusal records nothing. ``after(replica)`` is called after each step. With
-    ``shown``, the replicas keep the files of their views.
+    ``shown``, the replicas keep the files of their views. ``texts`` is what proposals may say.
     """
-    world = World(count, shown=shown)
+    world = World(count, shown=shown, texts=texts)
     for replica in world.replicas:
         replica.runs = [replica.start(actor) for actor in ACTORS]
     for n, step in enumerate(steps):
@@ -421,7 +423,7 @@ def _propose(replica, rng, run, second):
     op = rng.choice(("set", "set", "set", "set", "touch", "close")) if present else "set"
     fields = {"op": op}
     if op == "set":
-        fields.update(text=rng.choice(("one", "two", "three", "> x", "# y")), tier=rng.choice((1, 2, 2, 2, 3)),
+        fields.update(text=rng.choice(replica.world.texts), tier=rng.choice((1, 2, 2, 2, 3)),
                       new_subject=rng.choice((not present, not present, False)))
         if rng.random() < 0.2:
             fields["until"] = "2026-01-0%d" % rng.randint(1, 3)

@@ -108,4 +108,4 @@ class Scratch:
     def _named(self, text):
         for root in (str(self.folder), json.dumps(str(self.folder))[1:-1]):
             text = text.replace(root, "/project")
-        return text.replace("/project\\\\", "/project/").replace("/project\\", "/project/")
+        return text.replace("/project\\\\", "/project/").replace("/project\\", "/project/") if os.sep == "\\" else text

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,14 @@ class Prepared:
             {"do": "sync"},
         ]
         (self.folder / "operations").write_text("".join(json.dumps(o) + "\n" for o in operations), encoding="utf-8")
+        (self.folder / "old.md").write_bytes(b"Old.")
+        older = [
+            {"do": "source", "format": "notes", "name": "wiki", "files": [{"path": "old.md", "sha256": sha256(b"Old.").hexdigest()}]},
+            {"do": "open", "run": "w", "actor": "bob"},
+            {"do": "propose", "run": "w", "key": "old.fact", "tier": 2, "text": "Old."},
+            {"do": "sync", "run": "w"},
+        ]
+        (self.folder / "older").write_text("".join(json.dumps(o) + "\n" for o in older), encoding="utf-8")
 
     def keep(self):
         """Take the present state, with what the machine remembers of it, as the one that every test starts from."""
@@ -148,6 +157,7 @@ CASES = {
     "close": (("close", "--run", "{one}", "--outcome", "success", "--summary", "Done."), 0, ["revision run-close"], "closed-run", None),
     "resolve": (("resolve", "{conflict}", "--choose", "current", "--human-approved"), 0, ["resolution"], "moved", None),
     "apply-atomic": (("apply", "--run", "{one}", "--atomic", "operations"), 0, ["journal proposal revision"], "atomic", None),
+    "import": (("import", "older", "--human-approved"), 0, ["run-open proposal revision run-close"], 0, None),
     "start-in-a-new-copy": (START, 0, ["replica run-open"], 0, drop_replica),
     "journal-over-an-edit": (JOURNAL, 0, ["recovery", "journal"], 0, edit_memory),
     "adopt-an-edit": (("resolve", "edits", "--choose", "adopt", "--human-approved"), 0, ["recovery", "resolution resolution"], "moved",

@@ -204,14 +204,20 @@ def test_answers_have_the_fields_of_the_table():
 
 def test_operations_and_their_fields_are_those_of_the_table():
     """Each field of each operation stands in section 8, with the flag of the command that does the same."""
-    table = {}
-    for name, do, flag, _ in rows(section("8. Operations of `apply`")):
+    table, found = {}, rows(section("8. Operations of `apply`").split("\n### ")[0])
+    for name, do, flag, _ in found:
         for operation in do.split(", ") if do else ():
             table.setdefault(operation, set()).add(words(name)[0])
             options = options_of(next(c for c in engine.COMMANDS if c.name == operation))
             assert {*words(flag)} <= options, name
     assert table == {name: set(fields) for name, fields in engine.OPERATIONS.items() if fields}
-    assert set(words(rows(section("8. Operations of `apply`"))[0][3])) == set(engine.OPERATIONS)
+    assert set(words(found[0][3])) == set(engine.OPERATIONS)
+
+
+def test_operations_of_import_are_those_of_the_table():
+    """Each operation of `import` stands in section 8.1 with its names."""
+    table = {words(do)[0]: set(words(names)) for do, names, _ in rows(section("8.1 Operations of `import`", "### "))}
+    assert table == {name: set(fields) for name, fields in engine.IMPORTED.items()}
 
 
 def test_fields_and_choices_of_a_value_are_documented():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 
@@ -101,11 +102,14 @@ def day(tmp_path_factory, check):
     vault("recover-run", "--run", codex, "--summary", "Lost.", "--human-approved")
     vault("close", "--outcome", "fail", "--summary", "x", exit_status=3)
     search(vault)
+    hooked(vault)
     ended(vault)
     run = vault("start", "--actor", "gemini")["run"]
     edited(vault, run)
     erased(vault, run)
+    moved(vault)
     restored(vault, run)
+    installed(vault)
     went_back(vault, run)
     return vault
 
@@ -187,6 +191,22 @@ def read(vault, codex):
         vault("show", what)
     vault("show", "V99-k7qdm2xw", exit_status=5)
     vault("status")
+
+
+def hooked(vault):
+    """Let an agent call its hooks: with and without an event, with an old session to be closed, and where nothing can be done."""
+    def hook(event, session):
+        name = {"session-start": "SessionStart", "pre-compact": "PreCompress", "session-end": "SessionEnd"}[event]
+        given = json.dumps({"session_id": session, "hook_event_name": name}).encode()
+        return vault("hook", event, "--agent", "gemini", stdin=given)
+
+    hook("session-start", "old")
+    vault.now_ms += 2 * 86_400_000
+    assert hook("session-start", "new")["closed"]
+    assert hook("pre-compact", "new")["run"]
+    hook("session-end", "new")
+    assert hook("session-end", "new")["why"]
+    vault("hook", "session-start", "--agent", "nobody", exit_status=2)
 
 
 def search(vault):
@@ -307,6 +327,31 @@ def erased(vault, run):
     vault("doctor")
 
 
+def moved(vault):
+    """Take in what an older memory held, and give out all there is, in every way."""
+    (vault.folder / "old.md").write_bytes(b"Old.")
+    digest = hashlib.sha256(b"Old.").hexdigest()
+    claim = {"do": "propose", "run": "w", "tier": 2}
+    operations = [
+        {"do": "source", "format": "notes", "name": "wiki", "files": [{"path": "old.md", "sha256": digest}]},
+        {"do": "open", "run": "w", "actor": "bob"}, {"do": "journal", "run": "w", "id": "e", "text": "Seen."},
+        dict(claim, key="old.fact", text="Old."), dict(claim, key="shop.next", text="Older."), {"do": "sync", "run": "w"},
+        dict(claim, key="old.fact", text="Old."), {"do": "sync", "run": "w"}, dict(claim, key="old.staged", text="Perhaps."),
+        {"do": "left", "what": "a.png", "why": "it is no text"}, {"do": "converted", "what": "b.md", "how": "cut"}]
+    data = "".join(json.dumps(op) + "\n" for op in operations).encode()
+    vault("import", "-", stdin=data, exit_status=3)
+    vault("import", "-", "--human-approved", stdin=b"", exit_status=2)
+    vault("import", "-", "--human-approved", stdin=data.replace(b"old.md", b"gone.md"), exit_status=3)
+    done = vault("import", "-", "--human-approved", stdin=data, exit_status=4)
+    assert all(done[name] for name in ("kept", "runs", "beside", "same", "staged", "converted", "left"))
+    assert vault("import", "-", "--human-approved", stdin=data)["skipped"] == ["w"]
+    assert vault("export")["text"]
+    assert vault("export", "--format", "markdown", "--to", "page.md")["text"] is None
+    vault("export", "--format", "notes", "--to", "notes")
+    vault("export", "--format", "notes", exit_status=2)
+    vault("export", "--to", "page.md", exit_status=3)
+
+
 def restored(vault, run):
     """Damage the ledger that is written to, and have it put together again with a copy and without."""
     path = vault.ledger(vault("journal", "--run", run, "--text", "Where it goes.")["entry"][-8:])
@@ -327,6 +372,33 @@ def restored(vault, run):
     assert [(row["tag"], len(row["lost"]), row["before"] > row["after"]) for row in done] == [(path.stem, 1, False)]
     vault("log")
     vault("doctor")
+
+
+def installed(vault):
+    """Lay the memory in the project, which holds an older one, adopt what Claude Code noted, and take it out again."""
+    folder, home = vault.folder / "noted", os.environ.get("HOME")
+    os.environ["HOME"] = os.environ["USERPROFILE"] = str(vault.folder / "home")
+    (vault.folder / "home").mkdir()
+    folder.mkdir()
+    (folder / "one.md").write_text("---\ndescription: Deploys are on Fridays.\n---\n", "utf-8")
+    (vault.folder / "CLAUDE.md").symlink_to("/nowhere/CLAUDE.md")
+    install = ("install", "--agents", "claude")
+    assert vault(*install, "--dry-run")["differences"]
+    assert vault(*install)["left"]
+    assert vault(*install)["files"] == []
+    (vault.folder / "bimri.md").write_text("no store", "utf-8")
+    assert vault(*install)["imported"]["code"]
+    vault("install", "--agents", "emacs", exit_status=3)
+    vault("upgrade")
+    vault("completion", "bash")
+    vault("adopt", "claude-memory", "--inbox", "--from", str(folder), exit_status=3)
+    assert vault("adopt", "claude-memory", "--inbox", "--human-approved", "--from", str(folder))["inbox"]
+    assert vault("uninstall", "--dry-run")["differences"] is not None
+    (vault.vault / "muniment.py").write_text("mine", "utf-8")
+    assert vault("uninstall")["left"]
+    for name in ("HOME", "USERPROFILE"):
+        os.environ.pop(name)
+        os.environ.update({} if home is None else {name: home})
 
 
 def went_back(vault, run):
@@ -391,9 +463,10 @@ def test_results_are_closed_and_every_field_was_seen(day, check, command):
         assert list(schema.iter_errors(dict(result, unheard_of=1)))
         for name in result:
             less = {n: v for n, v in result.items() if n != name}
-            optional = ("warning", "nearest", "kept", "history", "edits", "answer")
+            optional = ("warning", "nearest", "kept", "history", "edits", "answer", "receipt")
             assert name in optional or list(schema.iter_errors(less)), name
-    branches = schema.schema.get("oneOf", [schema.schema])
+    branches = [check.checks[one["$ref"][:-5]].schema if one.get("$ref", "").endswith(".json") else one
+                for one in schema.schema.get("oneOf", [schema.schema])]
     named = {name for branch in branches for name in branch["properties"]}
     assert named <= {name for result in done for name in result}
 

@@ -40,17 +40,22 @@ ROOMS = {
     "EMBEDDING": ("ERRORS", "GRAMMAR", "RECORDS", "VAULT"),
     "INDEX": ("ERRORS", "GRAMMAR", "VIEWS", "VAULT", "CACHE", "CHUNKS", "EMBEDDING"),
     "RANKING": ("GRAMMAR", "CHUNKS", "INDEX"),
+    "SITE": ("ERRORS", "GRAMMAR", "SPANS", "VAULT"),
     "COMMANDS": (*_STATE, "INDEX"),
-    "PROOFS": (*_STATE, "COMMANDS"),
+    "PROOFS": (*_STATE, "SITE", "COMMANDS"),
     "FINDING": (*_STATE, "CHUNKS", "EMBEDDING", "INDEX", "RANKING", "COMMANDS"),
     "REPAIR": (*_STATE, "INDEX", "COMMANDS"),
+    "IMPORTS": (*_STATE, "COMMANDS"),
+    "EXPORTS": (*_STATE, "COMMANDS", "IMPORTS"),
+    "INSTALL": ("ERRORS", "GRAMMAR", "SPANS", "VAULT", "SITE", "COMMANDS", "IMPORTS"),
+    "HOOKS": (*_STATE, "SITE", "COMMANDS"),
     "MCP": ("ERRORS", "GRAMMAR", "VIEWS", "VAULT", "COMMANDS", "FINDING"),
-    "CLI": (*_STATE, "EMBEDDING", "FINDING", "COMMANDS", "PROOFS", "REPAIR", "MCP"),
+    "CLI": (*_STATE, "EMBEDDING", "FINDING", "COMMANDS", "PROOFS", "REPAIR", "IMPORTS", "EXPORTS", "INSTALL", "HOOKS", "MCP"),
 }
 #: Rooms above the waterline: no disk, clock, chance or environment.
 PURE = ("ERRORS", "GRAMMAR", "SECRETS", "RECORDS", "REDUCER", "VIEWS", "EDITS", "SPANS")
 #: The header has no banner, so its budget stands here.
-HEADER_LINES_MAX = 104
+HEADER_LINES_MAX = 114
 FUNCTION_LINES_MAX = 60
 
 BANNER = re.compile(r"# == (?P<name>[A-Z]+) == (?P<duty>\S.*\S) == (?P<budget>[0-9]+) ==")
@@ -703,6 +708,9 @@ def sweep(text):
 # == RANKING == its duty == 40 ==
 def rank_chunks(text):
     return sweep(text)
+# == SITE == its duty == 40 ==
+def plan_edits(data):
+    return put_block(data)
 # == COMMANDS == its duty == 40 ==
 def cmd_start(vault):
     held = hold(vault)
@@ -716,6 +724,18 @@ def cmd_search(vault):
     return rank_chunks(vault)
 # == REPAIR == its duty == 40 ==
 def cmd_restore(vault):
+    return cmd_start(vault)
+# == IMPORTS == its duty == 40 ==
+def cmd_import(vault):
+    return cmd_start(vault)
+# == EXPORTS == its duty == 40 ==
+def cmd_export(vault):
+    return cmd_import(vault)
+# == INSTALL == its duty == 40 ==
+def cmd_install(vault):
+    return plan_edits(cmd_start(vault))
+# == HOOKS == its duty == 40 ==
+def cmd_hook(vault):
     return cmd_start(vault)
 # == MCP == its duty == 40 ==
 def serve(vault):
@@ -745,7 +765,7 @@ PLANTED = [
     ("check_banners", "VIEWS", "# == Tools == misspelt == 10 =="),
     ("check_banners", "VIEWS", "# == TOOLS == without a budget =="),
     ("check_budgets", "GRAMMAR", "\n" * 40),
-    ("check_budgets", HEADER, "\n" * 100),
+    ("check_budgets", HEADER, "\n" * HEADER_LINES_MAX),
     ("check_functions", "CLI", "def long():\n" + "    pass\n" * 60),
     ("check_functions", "CLI", "class C:\n    def long(self):\n" + "        pass\n" * 60),
     ("check_directions", "GRAMMAR", "def f():\n    return sha256(b'')"),

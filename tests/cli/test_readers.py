@@ -11,10 +11,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import readers
 
-#: Goes when this engine has the command.
-pytestmark = pytest.mark.skipif(
-    all(command.name != "import" for command in readers.engine.COMMANDS), reason="this engine has no command import yet")
-
 NOTES = {
     "MEMORY.md": "# Index\n\n- [Tabs](tabs.md) - hook\n- [Gone](gone.md)\n- Tests run with make.\n",
     "tabs.md": "---\ndescription: Tabs, never spaces.\nmetadata:\n  type: feedback\n---\n**Why:** They said so.\n",
@@ -84,3 +80,20 @@ def test_bullets_and_a_graph_are_imported(project, take, store, tmp_path):
     graph.write_text('{"type":"entity","name":"Ana","entityType":"person","observations":["Runs the proxy."]}\n', "utf-8")
     assert take("mcp_jsonl", graph)["tiers"]["2"] == 1
     assert project.current("ana")["tags"] == ["person"]
+
+
+def test_a_changed_folder_brings_no_question_about_what_it_says_as_before(project, take, tmp_path):
+    """A note that did not change asks nothing again when another did, though somebody changed its subject in the vault since."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "one.md").write_text("---\ndescription: One.\n---\n", "utf-8")
+    (folder / "two.md").write_text("---\ndescription: Two.\n---\n", "utf-8")
+    take("notes", folder)
+    run = project.start("codex")
+    project.stage(run, "one", "Another.", "--now")
+    (folder / "two.md").write_text("---\ndescription: Two, changed.\n---\n", "utf-8")
+    said = take("notes", folder).data
+    assert (said["same"], said["applied"], said["beside"]) == (1, 1, [])
+    assert {key: project.ok("recall", key)["status"] for key in ("one", "two")} == {"one": "current", "two": "current"}
+    assert [project.current(key)["text"] for key in ("one", "two")] == ["Another.", "Two, changed."]
+    assert take("notes", folder).data["left"] == []

@@ -1,0 +1,473 @@
+"""`install`, `upgrade` and `uninstall` in projects of many shapes: what is laid works, and is undone to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AGENTS = ("claude", "codex", "gemini", "cursor")
+ALL = ",".join(AGENTS)
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+#: This engine, from the bytecode that the tests have made of it already.
+IMPORTED = "import sys; sys.path.insert(0, %r); import engine; engine.run()" % str(TEMPLATES.parent)
+#: Ends the process once so many files were put in their places.
+STOP = """
+import os
+real, left = os.replace, [%d]
+def replace(one, other):
+    real(one, other)
+    left[0] -= 1
+    left[0] or os._exit(9)
+os.replace = replace
+"""
+LONG = "# Rules\n\n" + "".join("%d. Keep rule %d, and `code` as it is.\n" % (n, n) for n in range(400))
+SETTINGS = """{
+    // the owner's own
+    "permissions": {"allow": ["Bash(npm test:*)"]},
+    "hooks": {
+        "SessionStart": [
+            {"hooks": [{"type": "command", "command": "echo hello"}]},
+        ],
+        "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}] /* kept */
+    },
+    "model": "opus"
+}
+"""
+SHAPES = {
+    "bare": {},
+    "long rules": {"AGENTS.md": LONG},
+    "imports": {"CLAUDE.md": "# Claude\n\n@docs/style.md\n@README.md\n", "docs/style.md": "Short.\n", "README.md": "Hello.\n"},
+    "own import": {"CLAUDE.md": "@AGENTS.md\n", "AGENTS.md": "Be brief.\n"},
+    "settings": {".claude/settings.local.json": SETTINGS, ".claude/settings.json": '{"env": {"A": "1"}}',
+                 "~/.codex/hooks.json": '{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"true"}]}]}}',
+                 "~/.gemini/settings.json": '// mine\n{\n\t"ui": {"theme": "x"},\n}\n',
+                 "~/.cursor/hooks.json": '{\n  "version": 1,\n  "hooks": {}\n}'},
+    "windows": {"AGENTS.md": "\ufeff# Rules\r\n\r\nKeep.\r\n", "CLAUDE.md": "one\r\ntwo",
+                ".claude/settings.local.json": '{\r\n  "a": 1\r\n}\r\n'},
+    "no last newline": {"AGENTS.md": "Keep this", "GEMINI.md": "and\n\n\nthis\n\n\n"},
+    "markers in prose": {"AGENTS.md": "x\n<!-- muniment begins -->\ny\n<!-- muniment ends -->\n<!-- muniment begins -->\n",
+                         "CLAUDE.md": "```\n@AGENTS.md\n```\n"},
+    "empty files": {"AGENTS.md": "", "CLAUDE.md": ""},
+}
+
+
+class Site:
+    """A project folder with a home of its own, the engine called in it, and both as bytes."""
+
+    def __init__(self, folder, files=(), git=True):
+        self.project, self.home = folder / "my shop", folder / "home"
+        self.vault = self.project / "memory"
+        for place in (self.project, self.home):
+            place.mkdir(parents=True)
+        if git:
+            (self.project / ".git" / "info").mkdir(parents=True)
+            (self.project / ".git" / "info" / "exclude").write_bytes(b"# git ls-files --others --exclude-from\n*~\n")
+        for name, text in dict(files).items():
+            path = self.home / name[2:] if name.startswith("~/") else self.project / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode("utf-8"))
+        self.environ = {**{n: v for n, v in os.environ.items() if not n.startswith("MUNIMENT")}, "HOME": str(self.home),
+                        "USERPROFILE": str(self.home), "PATH": os.defpath, "MUNIMENT_STATE": str(folder / "state")}
+
+    def run(self, words, stdin=b"", cwd=None):
+        """Run a program; return (exit status, standard output, standard error)."""
+        done = subprocess.run(list(map(str, words)), input=stdin, capture_output=True, cwd=cwd or self.project, env=self.environ,
+                              timeout=120, check=False)
+        return done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+
+    def engine(self, *words, program=None, stdin=b""):
+        """Call an engine with --json: this one, or another file; return (exit status, the object that it printed)."""
+        status, out, err = self.run([sys.executable, *([program] if program else ("-c", IMPORTED)), *words, "--json"], stdin)
+        return status, json.loads(out or err)
+
+    def ok(self, *words, **options):
+        """Call an engine that must succeed; return its object."""
+        status, said = self.engine(*words, **options)
+        assert status == 0, said
+        return said
+
+    def install(self, *words, agents=ALL):
+        """Install for all agents, unless others are named."""
+        return self.ok("install", "--target", self.project, "--agents", agents, *words)
+
+    def healthy(self):
+        """Tell whether `doctor --strict` finds nothing, notices apart."""
+        return [f for f in self.ok("doctor", "--strict")["findings"] if f["severity"] != "notice"] == []
+
+    def files(self):
+        """Return everything outside the vault, with bytes and rights; links as what they name."""
+        return {path: (str(path.readlink()) if path.is_symlink() else path.read_bytes(), stat.S_IMODE(path.lstat().st_mode))
+                for root in (self.project, self.home) for path in sorted(root.rglob("*"))
+                if (path.is_symlink() or path.is_file()) and self.vault not in path.parents}
+
+    def config(self, agent, kind="private"):
+        """Return the path of an agent's configuration."""
+        named = json.loads((TEMPLATES / "agents" / (agent + ".json")).read_text("utf-8"))["config"][kind]
+        return self.home / named[2:] if named.startswith("~/") else self.project / named
+
+    def hooks(self, agent):
+        """Return the command of each of an agent's hooks, in our words for events, as the agent would run it."""
+        adapter = json.loads((TEMPLATES / "agents" / (agent + ".json")).read_text("utf-8"))
+        text = self.config(agent).read_text("utf-8")
+        said = json.loads("\n".join(line for line in text.splitlines() if not line.strip().startswith("//"))) if "/*" not in text else None
+        assert said is not None, "this configuration is not for reading here"
+        found = {}
+        for event, names in adapter["events"].items():
+            items = said["hooks"][names["name"]]
+            ours = [one for item in items for one in item.get("hooks", [item]) if "muniment.py" in json.dumps(one)]
+            assert len(ours) == 1, items
+            found[event] = [ours[0]["command"], *ours[0]["args"]] if "args" in ours[0] else shlex.split(ours[0]["command"])
+        return found, adapter
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_project_gets_its_bytes_back(tmp_path, shape):
+    """Install adds to each file and changes nothing else in it; a second install changes nothing; uninstall gives every byte back."""
+    site = Site(tmp_path, SHAPES[shape])
+    before = site.files()
+    said = site.install()
+    there = site.files()
+    for path, (data, mode) in before.items():
+        assert there[path][1] == mode
+        if path.suffix == ".md":
+            assert there[path][0].startswith(data), path
+    assert {row["path"] for row in said["files"]} >= {str(p) for p in there if there[p] != before.get(p)}
+    assert site.install()["files"] == []
+    assert site.files() == there
+    assert site.ok("doctor", "--strict")["findings"] == []
+    undone = site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
+    assert undone["left"] == []
+    assert (site.vault / "MEMORY.md").exists()
+    assert not (site.vault / "engine.py").exists()
+    assert site.ok("doctor", "--strict", "--vault", site.vault)["errors"] == 0
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_session_runs_through_the_hooks_that_were_laid(tmp_path, agent):
+    """The laid commands, given the agent's own JSON, open a run with a brief and close it; nothing else is needed on the machine."""
+    site = Site(tmp_path, SHAPES["bare"])
+    site.install(agents=agent)
+    hooks, adapter = site.hooks(agent)
+    for event in ("session-start", "pre-compact", "session-end"):
+        given = {**adapter["examples"][event], "cwd": str(site.project), "workspace_roots": [str(site.project)]}
+        status, out, err = site.run(hooks[event], json.dumps(given).encode())
+        assert status == 0, err
+        if event == "session-start":
+            run = site.ok("status")["open"][0]
+            assert run["actor"] == agent
+            assert run["run"] in json.dumps(json.loads(out))
+            site.ok("journal", "--run", run["run"], "--text", "Seen.", program=site.vault / "muniment.py")
+    assert site.ok("status")["open_count"] == 0
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_hooks_of_one_project_are_nothing_to_another(tmp_path, agent):
+    """A hook that runs in another folder than its project creates nothing and says nothing."""
+    site = Site(tmp_path, SHAPES["bare"])
+    site.install(agents=agent)
+    hooks, adapter = site.hooks(agent)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    given = {**adapter["examples"]["session-start"], "cwd": str(elsewhere), "workspace_roots": [str(elsewhere)]}
+    status, out, _ = site.run(hooks["session-start"], json.dumps(given).encode(), cwd=elsewhere)
+    assert (status, out.strip() in ("", "{}")) == (0, True)
+    assert site.ok("status")["runs"] == 0
+
+
+def test_two_projects_share_the_users_files(tmp_path):
+    """Each project's hooks stand once in the user's own files, and uninstalling one leaves the other's."""
+    one = Site(tmp_path / "a", SHAPES["bare"])
+    other = Site(tmp_path / "b", SHAPES["bare"])
+    other.environ["HOME"] = other.environ["USERPROFILE"] = str(one.home)
+    other.home = one.home
+    one.install()
+    laid = one.files()
+    other.install()
+    assert one.install()["files"] == []
+    other.ok("uninstall", "--target", other.project)
+    assert {p: d for p, d in one.files().items() if one.home in p.parents} == {p: d for p, d in laid.items() if one.home in p.parents}
+    one.ok("uninstall", "--target", one.project)
+    assert not any(path.is_file() for path in one.home.rglob("*"))
+
+
+def test_what_others_wrote_meanwhile_stays(tmp_path):
+    """Uninstall takes out what is ours alone where a file was changed after install."""
+    site = Site(tmp_path, {"AGENTS.md": "Before.\n", ".claude/settings.local.json": '{"a": 1}'})
+    site.install()
+    rules, config = site.project / "AGENTS.md", site.config("claude")
+    rules.write_bytes(b"Above.\n" + rules.read_bytes() + b"Below.\n")
+    config.write_text(config.read_text("utf-8").replace('"a": 1', '"a": 2'), "utf-8")
+    site.ok("uninstall", "--target", site.project)
+    assert rules.read_bytes() == b"Above.\nBefore.\nBelow.\n"
+    assert json.loads(config.read_text("utf-8")) == {"a": 2}
+
+
+def test_a_machine_that_remembers_nothing_undoes_it_too(tmp_path):
+    """Without local/ (a clone, another machine) blocks and hooks are known by their form."""
+    site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
+    before = site.files()
+    site.install()
+    shutil.rmtree(site.vault / ".muniment" / "local")
+    site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
+    assert not (site.vault / "muniment.py").exists()
+
+
+def test_a_vault_that_was_deleted_leaves_a_project_that_can_be_cleaned(tmp_path):
+    """Who deletes the folder first still gets rid of blocks and hooks."""
+    site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
+    before = site.files()
+    site.install()
+    shutil.rmtree(site.vault)
+    site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
+
+
+def test_a_dry_run_changes_nothing_and_shows_all(tmp_path):
+    """--dry-run prints the difference of each file, and no file is made or changed."""
+    site = Site(tmp_path, SHAPES["settings"])
+    before = site.files()
+    said = site.ok("install", "--target", site.project, "--agents", ALL, "--dry-run")
+    assert site.files() == before
+    assert not site.vault.exists()
+    assert "+## Memory" in said["differences"]
+    site.install()
+    laid = site.files()
+    assert site.ok("uninstall", "--target", site.project, "--dry-run")["differences"]
+    assert site.files() == laid
+
+
+def test_a_failed_self_check_puts_every_file_back(tmp_path):
+    """Where the installed engine does not pass, each touched file has its bytes again, and a new vault is gone."""
+    site = Site(tmp_path, SHAPES["settings"])
+    before = site.files()
+    broken = tmp_path / "source"
+    shutil.copytree(TEMPLATES, broken / "templates")
+    shutil.copy(TEMPLATES.parent / "engine.py", broken / "engine.py")
+    (broken / "templates" / "muniment.py").write_text("raise SystemExit('broken')\n", "utf-8")
+    status, said = site.engine("install", "--target", site.project, "--agents", "claude", program=broken / "engine.py")
+    assert (status, said["code"]) == (9, "self-check")
+    assert site.files() == before
+    assert not site.vault.exists()
+    site.install()
+    laid = site.files()
+    tree = {p: p.read_bytes() for p in site.vault.rglob("*.py")}
+    (broken / "engine.py").write_text((broken / "engine.py").read_text("utf-8") + "\n", "utf-8")
+    status, said = site.engine("install", "--target", site.project, "--agents", "claude", program=broken / "engine.py")
+    assert (status, said["code"]) == (9, "self-check")
+    assert site.files() == laid
+    assert {p: p.read_bytes() for p in site.vault.rglob("*.py")} == tree
+
+
+def test_a_configuration_that_cannot_be_read_stops_it_before_anything_is_written(tmp_path):
+    """A broken settings file is refused, named, and nothing at all was made."""
+    site = Site(tmp_path, {".claude/settings.local.json": '{"a": '})
+    before = site.files()
+    status, said = site.engine("install", "--target", site.project, "--agents", "claude")
+    assert (status, said["code"]) == (3, "bad-config")
+    assert site.files() == before
+    assert not site.vault.exists()
+
+
+def test_names_that_are_taken_are_refused(tmp_path):
+    """A folder that holds an engine.py or a reserved name of somebody else's is not written over."""
+    for name in ("engine.py", "muniment.py", "MEMORY.md"):
+        site = Site(tmp_path / name, {"memory/" + name: "mine"})
+        status, said = site.engine("install", "--target", site.project, "--agents", "none")
+        assert (status, said["code"]) == (3, "reserved-name")
+        assert (site.vault / name).read_text("utf-8") == "mine"
+        assert list(site.vault.iterdir()) == [site.vault / name]
+
+
+def test_an_upgrade_goes_forward_only(tmp_path):
+    """A newer engine takes the older one's place, the ledger untouched; the older one is refused afterwards."""
+    site = Site(tmp_path, SHAPES["bare"])
+    site.install(agents="claude")
+    newer = tmp_path / "newer"
+    shutil.copytree(TEMPLATES, newer / "templates")
+    text = (TEMPLATES.parent / "engine.py").read_text("utf-8").replace('VERSION = "0.1.0"', 'VERSION = "0.10.0"')
+    (newer / "engine.py").write_text(text, "utf-8")
+    ledger = {p: p.read_bytes() for p in (site.vault / ".muniment" / "ledger").iterdir()}
+    site.ok("upgrade", program=newer / "engine.py")
+    assert {p: p.read_bytes() for p in (site.vault / ".muniment" / "ledger").iterdir()} == ledger
+    assert site.run([sys.executable, site.vault / "muniment.py", "--version"])[1].strip() == "0.10.0"
+    for words in (("upgrade",), ("install", "--target", site.project)):
+        status, said = site.engine(*words)
+        assert (status, said["code"]) == (3, "older-engine")
+    assert (site.vault / "engine.py").read_text("utf-8") == text
+
+
+def test_doctor_names_what_drifted(tmp_path):
+    """A changed block, hook, launcher or engine, and an interpreter that is gone, are each found; install puts them right."""
+    site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
+    site.install()
+    for path in (site.project / "AGENTS.md", site.vault / "muniment.py", site.config("claude"), site.config("codex")):
+        data = path.read_bytes()
+        path.write_bytes(data.replace(b"muniment", b"monument", 1) if path.suffix == ".md" else data.replace(b"hook", b"hok") + b"\n")
+        found = site.engine("doctor")[1]["findings"]
+        assert str(path) in {f["path"] for f in found if f["kind"] == "drifted"}, path
+        path.write_bytes(data)
+    receipt = site.vault / ".muniment" / "local" / "install.json"
+    receipt.write_text(receipt.read_text("utf-8").replace(json.dumps(sys.executable), json.dumps("/nowhere/python3")), "utf-8")
+    assert "broken-binding" in {f["kind"] for f in site.engine("doctor")[1]["findings"]}
+    site.install()
+    assert site.ok("doctor", "--strict")["findings"] == []
+
+
+def test_a_tracked_vault_works_in_a_clone_with_nothing_installed(tmp_path, git):
+    """Git carries engine, launcher, block and hooks; in the clone they run as they are, and name nothing of the first machine."""
+    site = Site(tmp_path, SHAPES["bare"], git=False)
+    git(site.project, "init", "-q")
+    said = site.install("--tracked")
+    assert said["tracked"]
+    run = site.ok("start", "--actor", "codex")["run"]
+    site.ok("propose", "--run", run, "--key", "a.b", "--tier", "2", "--new-subject", "--text", "Carried.", "--now")
+    git(site.project, "add", "-A")
+    git(site.project, "commit", "-qm", "all")
+    clone = Site(tmp_path / "other", git=False)
+    shutil.rmtree(clone.project)
+    git(tmp_path, "clone", "-q", site.project, clone.project)
+    assert clone.ok("recall", "a.b", program=clone.vault / "muniment.py")["current"]["text"] == "Carried."
+    carried = {path: data for path, (data, _) in clone.files().items() if ".git" not in path.parts}
+    assert not any(str(tmp_path).encode() in data for data in carried.values())
+    assert clone.install("--tracked")["files"] == []
+
+
+def test_a_private_vault_is_out_of_gits_sight(tmp_path, git):
+    """Git shows AGENTS.md and CLAUDE.md alone: not the vault, not the agents' uncommitted files; as a link neither."""
+    site = Site(tmp_path, SHAPES["bare"], git=False)
+    git(site.project, "init", "-q")
+    notes = tmp_path / "obsidian" / "shop"
+    notes.mkdir(parents=True)
+    (notes / "mine.md").write_text("A note.\n", "utf-8")
+    site.vault.symlink_to(notes)
+    site.install()
+    shown = git(site.project, "status", "--porcelain", "--untracked-files=all").split("\n")
+    assert sorted(line[3:] for line in shown if line) == ["AGENTS.md", "CLAUDE.md", "GEMINI.md"]
+    assert (notes / "mine.md").read_text("utf-8") == "A note.\n"
+    assert (notes / "MEMORY.md").exists()
+    assert site.ok("doctor", "--strict")["findings"] == []
+    site.ok("uninstall", "--target", site.project)
+    assert git(site.project, "status", "--porcelain", "--ignored") in ("", "?? memory\n")
+
+
+def test_links_are_followed_within_the_project_and_left_outside(tmp_path):
+    """CLAUDE.md as a link to AGENTS.md needs nothing; a link that leads out of project and home is left and said."""
+    site = Site(tmp_path, {"AGENTS.md": "One.\n"})
+    (site.project / "CLAUDE.md").symlink_to("AGENTS.md")
+    outside = tmp_path / "outside.md"
+    outside.write_text("Theirs.\n", "utf-8")
+    (site.project / "GEMINI.md").symlink_to(outside)
+    before = site.files()
+    said = site.install()
+    assert len(said["left"]) == 1
+    assert outside.read_text("utf-8") == "Theirs.\n"
+    assert (site.project / "CLAUDE.md").is_symlink()
+    site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
+
+
+def test_a_read_only_file_stays_one(tmp_path):
+    """A file without the right to write gets its block, keeps its rights, and gets its bytes back."""
+    site = Site(tmp_path, {"AGENTS.md": "One.\n"})
+    (site.project / "AGENTS.md").chmod(0o444)
+    before = site.files()
+    site.install()
+    assert stat.S_IMODE((site.project / "AGENTS.md").stat().st_mode) == 0o444
+    site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
+
+
+def test_agents_are_found_by_their_signs(tmp_path):
+    """`auto` takes those of which project, home or path shows a sign, and none else."""
+    site = Site(tmp_path, {".cursor/rules/a.mdc": "x", "~/.gemini/settings.json": "{}"})
+    assert site.ok("install", "--target", site.project, "--dry-run")["agents"] == ["cursor", "gemini"]
+    status, said = site.engine("install", "--target", site.project, "--agents", "emacs")
+    assert (status, said["code"]) == (3, "bad-value")
+
+
+def test_an_agent_that_is_left_out_loses_its_hooks(tmp_path):
+    """A second install for fewer agents takes the others' hooks and imports out, and leaves the files they were in as before."""
+    site = Site(tmp_path, SHAPES["settings"])
+    before = site.files()
+    site.install(agents="none")
+    plain = site.files()
+    site.install()
+    site.install(agents="none")
+    assert site.files() == plain
+    site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
+
+
+def test_what_was_written_between_two_installations_stays_without_ours(tmp_path):
+    """A file that its owner changed after one install, and another install changed again, comes back as the owner's text alone."""
+    site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
+    site.install()
+    rules = site.project / "AGENTS.md"
+    rules.write_bytes(rules.read_bytes().replace(b"Journal what", b"Write what") + b"Later.\n")
+    assert str(rules) in {row["path"] for row in site.install()["files"]}
+    site.ok("uninstall", "--target", site.project)
+    assert rules.read_bytes() == b"Before.\nLater.\n"
+
+
+def test_a_copied_project_leaves_the_other_alone_and_a_moved_one_takes_its_hooks_along(tmp_path):
+    """What a copy remembers of the first project's files is nothing to it; a moved project's hooks are written anew."""
+    site = Site(tmp_path / "a", {"AGENTS.md": "Before.\n"})
+    site.install()
+    laid = site.files()
+    copy = Site(tmp_path / "b")
+    shutil.rmtree(copy.project)
+    shutil.copytree(site.project, copy.project)
+    copy.ok("uninstall", "--target", copy.project)
+    assert (copy.project / "AGENTS.md").read_text("utf-8") == "Before.\n"
+    assert site.files() == laid
+    moved = Site(tmp_path / "c")
+    shutil.rmtree(moved.project)
+    site.project.rename(moved.project)
+    moved.home, moved.environ = site.home, site.environ
+    assert "moved-install" in {f["kind"] for f in moved.engine("doctor")[1]["findings"]}
+    moved.install()
+    assert not any(str(site.project).encode() in data for data, _ in moved.files().values())
+    assert moved.ok("doctor", "--strict")["findings"] == []
+    moved.ok("uninstall", "--target", moved.project)
+    assert not any(path.is_file() for path in moved.home.rglob("*"))
+
+
+def test_two_installations_at_once_end_in_one(tmp_path):
+    """Whoever comes second finds everything in place or is refused, and takes nothing of the first one's away."""
+    site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
+    words = [sys.executable, "-c", IMPORTED, "install", "--target", site.project, "--agents", "claude", "--json"]
+    running = [subprocess.Popen(list(map(str, words)), env=site.environ, cwd=site.project, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+               for _ in range(4)]
+    ends = [(process.communicate(timeout=120), process.returncode) for process in running]
+    assert 0 in [status for _, status in ends], ends
+    assert {status for _, status in ends} <= {0, 3, 9}, ends
+    assert site.install(agents="claude")["files"] == []
+    assert site.ok("doctor", "--strict")["findings"] == []
+
+
+def test_an_installation_that_was_killed_is_completed_or_undone(tmp_path, driver):
+    """Ended at any of its writes, the next install completes it, and uninstall gives every byte back."""
+    del driver  # only where a process can be ended by a signal
+    for limit in (2, 8, 63, 65):
+        site = Site(tmp_path / str(limit), {"AGENTS.md": "Before.\n", "CLAUDE.md": "x"})
+        before = site.files()
+        code = "%s\n%s" % (STOP % limit, IMPORTED.replace("; ", "\n"))
+        status, _, _ = site.run([sys.executable, "-c", code, "install", "--target", site.project, "--agents", "claude"])
+        assert status == 9, limit
+        other = site.files()
+        if limit % 4:
+            site.install(agents="claude")
+            assert site.healthy()
+        assert set(other) <= {*site.files(), *(p for p in other if p.name.endswith("muniment-tmp"))}
+        site.ok("uninstall", "--target", site.project)
+        assert site.files() == before
