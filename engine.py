@@ -2393,7 +2393,7 @@ def _find_gone(state: Any, doors: Body, then: Callable[[str], Any], cold: bool) 
     return sorted(key for key in gone if then(key) is not None)
 
 
-# == SPANS == our own spans within files of others: blocks of lines, items of JSON == 480 ==
+# == SPANS == our own spans within files of others: blocks of lines, items of JSON == 490 ==
 
 #: How a comment begins and ends in Markdown; in git's exclude file and in TOML it is ("# ", "").
 MARKDOWN = ("<!-- ", " -->")
@@ -2444,6 +2444,13 @@ def drop_block(data: bytes, known: bool, comment: tuple[str, str] = MARKDOWN) ->
     for block in reversed(_find_ours(data, known, comment)):
         data = _cut_block(data, block)
     return data
+
+
+def holds_line(data: bytes, words: Sequence[str]) -> bool:
+    """Tell whether a line of a Markdown file, outside closed fenced code, is one of some words, white space around it apart."""
+    lines = [(at, line.decode("utf-8", "replace")) for at, line in enumerate(data.splitlines())]
+    fences = _find_fences(lines, [])
+    return any(line.strip() in words and not any(first < n < last for first, last in fences) for n, line in lines)
 
 
 def _newline_at(data: bytes, at: int) -> bytes:
@@ -2870,7 +2877,7 @@ def _remove_item(text: str, node: Any, k: int) -> str:
 # -- waterline: above it nothing touches disk, clock, chance or environment --
 
 
-# == VAULT == layout, safe paths, whole-file reads and writes == 385 ==
+# == VAULT == layout, safe paths, whole-file reads and writes == 460 ==
 
 PRIVATE = ".muniment"
 FOLDERS = ("notes", "history", "journal", "conflicts")
@@ -2952,6 +2959,12 @@ def _own(folder: str) -> str:
     return folder
 
 
+def find_main_worktree(folder: str) -> str | None:
+    """Return the main worktree's folder where a folder lies in a linked one, else None."""
+    root = find_git(folder)
+    return _main_worktree(os.path.join(root, ".git")) if root else None
+
+
 def _main_worktree(git: str) -> str | None:
     """Return the main worktree's folder where ``git`` is a linked worktree's `.git` file, else None."""
     if not os.path.isfile(git):
@@ -2998,6 +3011,14 @@ def check_folders(root: str) -> None:
             raise FilesystemRefused("linked", "%s is a symbolic link" % path, "put the folder itself in its place")
         if os.path.lexists(path) and not os.path.isdir(path):
             raise FilesystemRefused("not-a-folder", "%s is not a folder" % path, "move it away")
+
+
+def check_unlinked(root: str, path: str) -> None:
+    """Refuse a symbolic link in the place of a file of the engine's, or of a folder on the way to it, below a vault's root."""
+    while len(path) > len(root):
+        if os.path.islink(path):
+            raise FilesystemRefused("linked", "%s is a symbolic link" % path, "put the file or folder itself in its place")
+        path = os.path.dirname(path)
 
 
 def create_vault(folder: str, vault_id: str, tracked: bool) -> tuple[Vault, list[str]]:
@@ -3106,19 +3127,35 @@ def write_foreign(path: str, data: bytes) -> None:
     """Put ``data`` in the place of a file that others own, or of nothing, durably and whole, with the rights that it had."""
     before = os.stat(path) if os.path.exists(path) else None
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    if before and (before.st_nlink > 1 or (hasattr(os, "geteuid") and before.st_uid != os.geteuid() != 0)):
+        _write_within(path, data)  # another file in its place would part it from its other names, or be another's
+        return
     beside = path + _BESIDE
     remove_file(beside)
     try:
         create_file(beside, data, True, stat.S_IMODE(before.st_mode) | 0o600 if before else 0o666)
         if before:
-            os.chmod(beside, stat.S_IMODE(before.st_mode))
             if hasattr(os, "chown") and (before.st_uid, before.st_gid) != (os.stat(beside).st_uid, os.stat(beside).st_gid):
                 os.chown(beside, before.st_uid, before.st_gid)
+            os.chmod(beside, stat.S_IMODE(before.st_mode))
+            for name in os.listxattr(path) if hasattr(os, "listxattr") else ():
+                os.setxattr(beside, name, os.getxattr(path, name))
         os.replace(beside, path)
     except OSError:
         remove_file(beside)
         raise
     sync_folder(os.path.dirname(path))
+
+
+def _write_within(path: str, data: bytes) -> None:
+    """Write over the bytes of a file that must stay the same file. Not whole to a reader meanwhile: who calls has kept them."""
+    descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+    try:
+        write_all(descriptor, data)
+        os.ftruncate(descriptor, len(data))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_leftover(path: str) -> None:
@@ -3193,6 +3230,41 @@ def keep_bytes(vault: Vault, data: bytes) -> str:
     if there != data:
         replace_file(vault, path, data, durable=True)
     return name
+
+
+def find_place(local: str) -> str:
+    """Return what tells this copy's local/ from a copy of it: inode and change time of a file that is made once, or nothing.
+
+    The inode of the folder alone does not: a filesystem gives a freed one to the next folder. Nobody knows the time before the
+    file is made, so that what a clone brings along never fits.
+    """
+    try:
+        found = os.stat(os.path.join(local, "here"))
+    except FileNotFoundError:
+        return ""
+    return "%d %d" % (found.st_ino, found.st_ctime_ns)
+
+
+def make_place(local: str) -> str:
+    """Return `find_place`, once the file is made that it needs."""
+    if not find_place(local):
+        create_file(os.path.join(local, "here"), b"")
+    return find_place(local)
+
+
+def find_exclude(folder: str) -> tuple[str, str] | None:
+    """Return git's own list of what it ignores in a folder's work tree, and the folder's path in that tree; or None outside git."""
+    root = find_git(folder)
+    if root is None:
+        return None
+    git = os.path.join(root, ".git")
+    if os.path.isfile(git):  # of a linked worktree or a submodule
+        words = read_file(git).decode("utf-8", "replace").strip()
+        git = os.path.join(root, words[8:]) if words.startswith("gitdir: ") else ""
+        common = os.path.join(git, "commondir")
+        git = os.path.normpath(os.path.join(git, read_file(common).decode("utf-8", "replace").strip())) if os.path.isfile(common) else git
+    near = os.path.relpath(os.path.realpath(folder), os.path.realpath(root)).replace(os.sep, "/")
+    return (os.path.join(git, "info", "exclude"), "" if near == "." else near + "/") if os.path.isdir(git) else None
 
 
 def find_files(path: str, forms: set[str], closed: list[str] | None = None) -> list[str]:
@@ -3639,30 +3711,16 @@ def read_replica(vault: Vault) -> Row:
         known = json.loads(read_file(vault.replica))
     except (FileNotFoundError, ValueError, RecursionError):
         known = None
-    if not isinstance(known, dict) or not isinstance(known.get("tags"), dict) or known.get("place") != _place(vault):
+    if not isinstance(known, dict) or not isinstance(known.get("tags"), dict) or known.get("place") != find_place(vault.local):
         return {"tags": {}, "writer": None}
     known["tags"] = {t: s for t, s in known["tags"].items()
                      if is_tag(t) and isinstance(s, list) and len(s) == 2 and is_integer(s[0], -1) and isinstance(s[1], str)}
     return dict(known)
 
 
-def _place(vault: Vault) -> str:
-    """Return what tells this copy's local/ from a copy of it: inode and change time of a file that is made once, or nothing.
-
-    The inode of the folder alone does not: a filesystem gives a freed one to the next folder.
-    """
-    try:
-        found = os.stat(os.path.join(vault.local, "here"))
-    except FileNotFoundError:
-        return ""
-    return "%d %d" % (found.st_ino, found.st_ctime_ns)
-
-
 def write_replica(held: Held, vault: Vault, known: Row, position: Position) -> None:
     """Remember the tail that was just written. Not fsynced: lines after an older tail are adopted."""
-    if not _place(vault):
-        create_file(os.path.join(vault.local, "here"), b"")
-    known["place"], known["writer"] = _place(vault), position.tag
+    known["place"], known["writer"] = make_place(vault.local), position.tag
     known["tags"][position.tag] = [position.seq, position.tail]
     replace_file(vault, vault.replica, json.dumps(known, sort_keys=True).encode("utf-8"))
 
@@ -6134,14 +6192,16 @@ def differs_in_value(one: str, other: str) -> bool:
     return numbers[0] != numbers[1] or denied[0] != denied[1] or bool(names[0] - words[1] or names[1] - words[0])
 
 
-# == SITE == what an installation writes where, and how a project would be without it == 470 ==
+# == SITE == what an installation writes where, and how a project would be without it == 600 ==
 
 LAUNCHER = "muniment.py"
 #: What this machine remembers of an installation, in local/.
 RECEIPT = "install.json"
-#: Text of ours in a file of others: ``put`` returns the file's bytes with it, ``drop`` without it; both get the bytes, and
+#: What in templates/ of a vault lists all that `install` laid in it.
+SUPPLIES = "supplies.json"
+#: What is ours in a file of others: ``put`` returns the file's bytes with it, ``drop`` without it; both get the bytes, and
 #: whether the receipt says that we wrote there.
-Edit = namedtuple("Edit", "path put drop")
+Patch = namedtuple("Patch", "path put drop")
 #: A file's bytes now, as they should be, and as `uninstall` leaves them if nobody writes there; None where there is no file.
 Change = namedtuple("Change", "path before after rest")
 #: Seconds that a program may take which is run to be looked at.
@@ -6155,21 +6215,33 @@ class Site:
     """
 
     def __init__(self, project: str, vault: str, home: str) -> None:
-        self.project, self.vault, self.home = os.path.abspath(project), os.path.abspath(os.path.join(project, vault)), home
+        self.project, self.home = os.path.realpath(project), home  # one project by whatever name it is reached
+        near = os.path.normpath(os.path.join(self.project, vault))  # the vault itself may be a link
+        self.vault = os.path.join(os.path.realpath(os.path.dirname(near)), os.path.basename(near))
         self.local, self.recovery = (os.path.join(self.vault, PRIVATE, name) for name in ("local", "recovery"))
         said = read_receipt(self.vault)
         here = said and all(os.path.realpath(said[n]) == os.path.realpath(p) for n, p in (("project", self.project), ("vault", self.vault)))
-        self.receipt = said if here else {}  # of a folder that was copied, it speaks of the other one's files
-        self.former = said["project"] if said and not here and not os.path.lexists(said["vault"]) else None
-        self.python, self.agents, self.tracked = said.get("python", ""), said.get("agents", []), False
-        self.inbox = bool(self.receipt.get("inbox"))  # Claude Code's own memory is pointed into the vault
+        self.receipt = said if here else {}
+        gone = said and not os.path.lexists(said["vault"])
+        self.former = said["project"] if said and not here and gone else None
+        self.other = said["project"] if said and not here and not gone else None  # whose vault it is
+        self.python, self.tracked = said.get("python", ""), False
+        self.agents = [agent for agent in said.get("agents", ()) if agent in list_agents()]
+        self.inbox: Any = self.receipt.get("inbox")  # what the setting was before Claude Code's memory was pointed into the vault
         if is_vault(self.vault):
             self.tracked = is_tracked(open_vault(self.vault))
 
     def inside(self, path: str) -> str:
         """Return a path as it is written in the project: relative to it with forward slashes, where it lies there."""
-        near = os.path.relpath(path, self.project)
-        return path if near.startswith("..") else near.replace(os.sep, "/")
+        try:
+            near = os.path.relpath(path, self.project)
+        except ValueError:  # another drive
+            return path
+        return path if near.split(os.sep)[0] == ".." else near.replace(os.sep, "/")
+
+    def find_path(self, named: str) -> str:
+        """Return the path that is named from the project or, after `~/`, from the home."""
+        return os.path.join(self.home, named[2:]) if named.startswith("~/") else os.path.join(self.project, named)
 
     def knows(self, path: str) -> bool:
         """Tell whether the receipt says that we wrote a file."""
@@ -6177,14 +6249,21 @@ class Site:
 
 
 def read_receipt(vault: str) -> Row:
-    """Return what the last installation on this machine recorded of itself, or an empty one; a damaged one is as none."""
-    path = os.path.join(vault, PRIVATE, "local", RECEIPT)
+    """Return what the last installation on this machine recorded of itself, or an empty one.
+
+    A damaged one is as none, and so is one that was not written here: it names a program that is run and files that are changed, and a
+    clone or copy may bring any.
+    """
+    local = os.path.join(vault, PRIVATE, "local")
+    path = os.path.join(local, RECEIPT)
     try:
         said = json.loads(read_file(path)) if os.path.isfile(path) else {}
     except (ValueError, RecursionError):
         return {}
-    forms = {"engine": str, "python": str, "project": str, "vault": str, "agents": list, "files": dict, "folders": list}
-    return said if isinstance(said, dict) and all(isinstance(said.get(n), form) for n, form in forms.items()) else {}
+    forms = {"engine": str, "python": str, "project": str, "vault": str, "agents": list, "files": dict, "folders": list, "place": str}
+    whole = isinstance(said, dict) and all(isinstance(said.get(n), form) for n, form in forms.items())
+    return said if whole and said["place"] == find_place(local) != "" and all(
+        os.path.isabs(said[name]) for name in ("python", "project", "vault")) else {}
 
 
 def list_agents() -> list[str]:
@@ -6202,25 +6281,42 @@ def _home_of_engine() -> str:
     return os.path.dirname(os.path.realpath(__file__))
 
 
-def list_supplies() -> dict[str, str]:
-    """Return what a vault gets to work with nothing installed: its name there -> the path of this engine's copy."""
+def list_supplies() -> dict[str, bytes]:
+    """Return what a vault gets to work with nothing installed, by its name there: of the vault's own engine, what its list names.
+
+    The list, with the hash of each, is laid too: by it any engine knows on any machine what in a vault is Muniment's.
+    """
     here = _home_of_engine()
     templates = os.path.join(here, "templates")
+    if os.path.isfile(os.path.join(templates, SUPPLIES)):
+        paths = {name: os.path.join(here, *name.split("/")) for name in (*read_supplies(here), "templates/" + SUPPLIES)}
+        return {name: read_file(path) for name, path in paths.items() if os.path.isfile(path)}
     if not os.path.isfile(os.path.join(templates, LAUNCHER)):
         raise Unsupported("missing-package", "install needs the folder templates/ beside %s" % os.path.join(here, "engine.py"),
                           "run it from a whole copy of Muniment")
-    found = {"engine.py": os.path.realpath(__file__), LAUNCHER: os.path.join(templates, LAUNCHER)}
+    paths = {"engine.py": os.path.realpath(__file__), LAUNCHER: os.path.join(templates, LAUNCHER)}
     for folder, folders, names in os.walk(templates):
         folders[:] = sorted(n for n in folders if n != "__pycache__")
         for path in (os.path.join(folder, name) for name in sorted(names) if name != LAUNCHER or folder != templates):
-            found["templates/" + os.path.relpath(path, templates).replace(os.sep, "/")] = path
-    if os.path.isfile(os.path.join(here, "AGENTS.md")) and "templates/AGENTS.md" not in found:
-        found["templates/AGENTS.md"] = os.path.join(here, "AGENTS.md")
+            paths["templates/" + os.path.relpath(path, templates).replace(os.sep, "/")] = path
+    paths["templates/AGENTS.md"] = os.path.join(here, "AGENTS.md")
     legacy = os.path.join(here, "legacy")
-    for name in sorted(os.listdir(legacy)) if os.path.isdir(legacy) else ():
-        if name.endswith(".py"):
-            found.setdefault("templates/legacy/" + name, os.path.join(legacy, name))
-    return found
+    readers = sorted(os.listdir(legacy)) if os.path.isdir(legacy) else ()
+    paths.update({"templates/legacy/" + name: os.path.join(legacy, name) for name in readers if name.endswith(".py")})
+    found = {name: read_file(path) for name, path in paths.items() if os.path.isfile(path)}
+    text = json.dumps({name: sha256(data) for name, data in found.items()}, indent=0, sort_keys=True) + "\n"
+    return {**found, "templates/" + SUPPLIES: text.encode("ascii")}
+
+
+def read_supplies(vault: str) -> dict[str, str]:
+    """Return what the list in a vault says is Muniment's there: name -> SHA-256. A name that leads elsewhere is passed over."""
+    try:
+        said = json.loads(read_file(os.path.join(vault, "templates", SUPPLIES)))
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
+        return {}
+    name_form = r"engine\.py|muniment\.py|templates(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+"
+    return {name: digest for name, digest in said.items() if is_word(name, name_form, 200) and is_word(digest, "[0-9a-f]{64}", 64)} if (
+        isinstance(said, dict)) else {}
 
 
 def find_reader(name: str) -> str | None:
@@ -6243,7 +6339,10 @@ def run_quietly(words: list[str], folder: str) -> tuple[int, bytes, str]:
 
 def find_python(named: str | None) -> str:
     """Return the absolute path of a Python that was run and can run the engine: the one that runs this, unless another is named."""
-    python = os.path.abspath(named or sys.executable or "python3")
+    import shutil
+
+    found = shutil.which(named) if named else None
+    python = os.path.abspath(found or named or sys.executable or "python3")
     status, said, why = run_quietly([python, "-c", "import sqlite3, sys; print(sys.version_info >= (3, 9))"], os.path.dirname(python))
     if status or said.strip() != b"True":
         raise Refused("bad-value", "%s is no Python of 3.9 or newer with sqlite3: %s" % (python, why or "an older one"),
@@ -6254,38 +6353,60 @@ def find_python(named: str | None) -> str:
 # -- what is written where --
 
 
-def list_edits(site: Site, agents: Iterable[str], tracked: bool) -> list[Any]:
-    """Return our edits of the project's and the agents' files, in the order in which they are made."""
+def list_patches(site: Site, agents: Iterable[str], tracked: bool) -> list[Any]:
+    """Return our patches of the project's and the agents' files, in the order in which they are made."""
     rules = os.path.join(site.project, "AGENTS.md")
-    edits, private = [_block_edit(rules, _block_lines(site))], []
+    patches, private = [_block_patch(rules, _block_lines(site))], []
     for adapter in map(load_agent, agents):
         if adapter["imports"]:
             path = os.path.join(site.project, adapter["imports"])
             if os.path.realpath(path) != os.path.realpath(rules):
-                edits.append(_import_edit(path))
+                patches.append(_import_patch(path))
         named = adapter["config"]["tracked" if tracked else "private"]
-        path = os.path.join(site.home, named[2:]) if named.startswith("~/") else os.path.join(site.project, named)
-        edits.append(_hook_edit(site, adapter, path, tracked))
+        path = site.find_path(named)
+        patches.append(_hook_patch(site, adapter, path, tracked))
         private += [] if tracked or named.startswith("~/") else [named]
     if site.inbox:
-        edits.append(_inbox_edit(site))
-        private.append(CLAUDE_SETTINGS)
-    git = os.path.join(site.project, ".git")
-    if private and os.path.isdir(git):
-        lines = sorted({"/" + name for name in private})
-        near = site.inside(site.vault)
-        if os.path.islink(site.vault) and not tracked and not os.path.isabs(near):
-            lines.append("/" + near)  # the .gitignore behind the link says nothing of the link itself
-        edits.append(_block_edit(os.path.join(git, "info", "exclude"), lines, ("# ", "")))
-    return _join_edits(edits)
+        patches.append(_inbox_patch(site))
+        private.append(load_agent("claude")["memory"]["settings"][0])
+    near = site.inside(site.vault)
+    if os.path.islink(site.vault) and not tracked and not os.path.isabs(near):
+        private.append(near)  # the .gitignore behind the link says nothing of the link itself
+    exclude = find_exclude(site.project)
+    if private and exclude:
+        patches.append(_exclude_patch(exclude[0], {"/" + _escape_pattern(exclude[1] + name) for name in private}))
+    return _join_patches(patches)
 
 
-def _join_edits(edits: list[Any]) -> list[Any]:
-    """Return the edits with those of one file made one after the other."""
+def _escape_pattern(path: str) -> str:
+    return re.sub(r"([\\*?\[\]!# ])", r"\\\1", path)
+
+
+def _exclude_patch(path: str, lines: set[str]) -> Any:
+    """Return the patch of git's list of what it ignores: other projects of the work tree have their lines in the same block."""
+    def others(data: bytes, known: bool) -> set[str]:
+        block = find_block(data, known, _GIT)
+        return set(data[block[0]:block[1]].decode("utf-8", "surrogateescape").strip().splitlines()[1:-1]) - lines if block else set()
+
+    def put(data: bytes, known: bool) -> bytes:
+        return put_block(data, sorted(others(data, known) | lines), known, _GIT)
+
+    def drop(data: bytes, known: bool) -> bytes:
+        rest = sorted(others(data, known))
+        return put_block(data, rest, known, _GIT) if rest else drop_block(data, known, _GIT)
+
+    return Patch(path, put, drop)
+
+
+_GIT = ("# ", "")
+
+
+def _join_patches(patches: list[Any]) -> list[Any]:
+    """Return the patches with those of one file made one after the other."""
     joined: dict[str, Any] = {}
-    for edit in edits:
-        first = joined.get(edit.path)
-        joined[edit.path] = edit if first is None else Edit(edit.path, _after(first.put, edit.put), _after(edit.drop, first.drop))
+    for patch in patches:
+        first = joined.get(patch.path)
+        joined[patch.path] = patch if first is None else Patch(patch.path, _after(first.put, patch.put), _after(patch.drop, first.drop))
     return list(joined.values())
 
 
@@ -6293,12 +6414,30 @@ def _after(first: Callable[[bytes, bool], bytes], then: Callable[[bytes, bool], 
     return lambda data, known: then(first(data, known), known)
 
 
-def _block_edit(path: str, lines: list[str], comment: tuple[str, str] = MARKDOWN) -> Any:
-    return Edit(path, lambda data, known: put_block(data, lines, known, comment), lambda data, known: drop_block(data, known, comment))
+def _block_patch(path: str, lines: list[str]) -> Any:
+    """Return the patch of a Markdown file that has a block of lines. What somebody wrote within the block stays, behind it."""
+    def put(data: bytes, known: bool) -> bytes:
+        if b"\0" in data:
+            raise Refused("bad-config", "it is not text in UTF-8", "convert it, then do the same again")
+        return put_block(_free_lines(data, known, lines), lines, known)
+
+    return Patch(path, put, lambda data, known: data if b"\0" in data else drop_block(_free_lines(data, known, lines), known))
+
+
+def _free_lines(data: bytes, known: bool, lines: list[str]) -> bytes:
+    """Return a file in which what others wrote between our marker lines stands behind the block, and the block is ours again."""
+    block = find_block(data, known)
+    if block is None or block[2]:
+        return data
+    end = data[block[0]:block[1]].splitlines(keepends=True)
+    theirs = b"".join(line for line in end[1:-1] if line.strip().decode("utf-8", "surrogateescape") not in lines)
+    fresh = put_block(data, lines, known)
+    at = find_block(fresh, known) or block
+    return fresh[:at[1]] + theirs + fresh[at[1]:]
 
 
 def _block_lines(site: Site) -> list[str]:
-    """Return what the project's agents are told, in the project's own AGENTS.md. It names nothing of this machine."""
+    """Return what the project's agents are told, in the project's own AGENTS.md: nothing of this machine, but a vault's place outside."""
     folder = site.inside(site.vault)
     program = ('python3 "%s/%s"' if " " in folder else "python3 %s/%s") % (folder, LAUNCHER)
     return ["## Memory", "",
@@ -6320,61 +6459,59 @@ def quote_word(word: str) -> str:
     return shlex.quote(word)
 
 
-def _import_edit(path: str) -> Any:
-    """Return the edit of a file of instructions that reads AGENTS.md only if a line says so, unless the owner's text has that line."""
+def _import_patch(path: str) -> Any:
+    """Return the patch of a file of instructions that reads AGENTS.md only if a line says so, unless the owner's text has that line."""
 
     def put(data: bytes, known: bool) -> bytes:
-        rest = drop_block(data, known)
-        return rest if _imports_rules(rest) else put_block(data, [_IMPORT], known)
+        rest = block.drop(data, known)
+        found: bytes = rest if holds_line(rest, ("@AGENTS.md", "@./AGENTS.md")) else block.put(data, known)
+        return found
 
-    return Edit(path, put, drop_block)
-
-
-_IMPORT = "@AGENTS.md"
-
-
-def _imports_rules(data: bytes) -> bool:
-    """Tell whether a line of a Markdown file, outside fenced code, imports AGENTS.md."""
-    fenced = False
-    for line in data.decode("utf-8", "replace").splitlines():
-        fenced ^= line.lstrip().startswith(("```", "~~~"))
-        if not fenced and line.strip() in (_IMPORT, "@./AGENTS.md"):
-            return True
-    return False
+    block = _block_patch(path, ["@AGENTS.md"])
+    return Patch(path, put, block.drop)
 
 
-def _hook_edit(site: Site, adapter: Row, path: str, tracked: bool) -> Any:
-    """Return the edit of an agent's configuration that lays its hooks: exact commands, nothing of the file's other content."""
+def _hook_patch(site: Site, adapter: Row, path: str, tracked: bool) -> Any:
+    """Return the patch of an agent's configuration that lays its hooks: exact commands, nothing of the file's other content."""
     at_home = path.startswith(os.path.join(site.home, ""))
 
-    def is_ours(value: Any) -> bool:
+    def calls_us(value: Any) -> bool:
         words = list(_flatten_words(value))
         ours = any(w.endswith(LAUNCHER) for w in words) and "hook" in words and "--agent" in words
         return ours and (not at_home or site.project in words or site.former in words)
+
+    def is_ours(value: Any) -> bool:
+        """Tell whether an item is ours alone; a group that holds another's hook beside ours is its owner's."""
+        inner = value.get("hooks") if isinstance(value, dict) else None
+        return calls_us(value) and all(map(calls_us, inner if isinstance(inner, list) else ()))
+
+    def put(data: bytes, _known: bool) -> bytes:
+        if find_items(data, adapter["at"], lambda value: calls_us(value) and not is_ours(value)):
+            raise Refused("bad-config", "our hook stands in one group with another's", "give the other hook a group of its own")
+        return merge_items(data, adapter["at"], wanted, is_ours, adapter["start"])
 
     wanted = {event["name"]: _hook_entry(site, adapter, name, event, tracked) for name, event in adapter["events"].items()}
 
     def drop(data: bytes, _known: bool) -> bytes:
         return drop_items(data, adapter["at"], is_ours)
 
-    return Edit(path, lambda data, _: merge_items(data, adapter["at"], wanted, is_ours, adapter["start"]), drop)
+    return Patch(path, put, drop)
 
 
-#: Where a project's own settings of Claude Code are that git does not carry, and what in them names the folder of its memory.
-CLAUDE_SETTINGS, CLAUDE_MEMORY = ".claude/settings.local.json", "autoMemoryDirectory"
+def _inbox_patch(site: Site) -> Any:
+    """Return the patch that points Claude Code's own memory at the inbox in the vault."""
+    inbox, said, former = os.path.join(site.vault, "inbox", "claude"), load_agent("claude")["memory"], site.inbox["before"]
 
+    def drop(data: bytes, _known: bool) -> bytes:
+        if read_member(data, said["name"]) == inbox and former is not None:
+            return put_member(data, said["name"], former)
+        return drop_member(data, said["name"], inbox)
 
-def _inbox_edit(site: Site) -> Any:
-    """Return the edit that points Claude Code's own memory at the inbox in the vault."""
-    inbox = os.path.join(site.vault, "inbox", "claude")
-    return Edit(os.path.join(site.project, CLAUDE_SETTINGS), lambda data, _: put_member(data, CLAUDE_MEMORY, inbox),
-                lambda data, _: drop_member(data, CLAUDE_MEMORY, inbox))
+    return Patch(os.path.join(site.project, said["settings"][0]), lambda data, _: put_member(data, said["name"], inbox), drop)
 
 
 def _flatten_words(value: Any) -> Iterator[str]:
-    """Yield every word in a JSON value; a command line gives its words."""
-    import shlex
-
+    """Yield every word in a JSON value; a command line gives its words, as `quote_word` wrote them."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -6382,23 +6519,36 @@ def _flatten_words(value: Any) -> Iterator[str]:
             yield from _flatten_words(one)
     elif isinstance(value, str):
         yield value
-        try:
-            yield from shlex.split(value) if " " in value else ()
-        except ValueError:  # no command line
-            pass
+        yield from _split_line(value) if " " in value else ()
+
+
+def _split_line(line: str) -> list[str]:
+    if os.name == "nt":
+        return [quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', line)]
+    import shlex
+
+    try:
+        return shlex.split(line)
+    except ValueError:  # no command line
+        return []
 
 
 def _hook_entry(site: Site, adapter: Row, event: str, said: Row, tracked: bool) -> Any:
     """Return the item that an agent's configuration has for one event."""
-    tail = ["hook", event, "--agent", adapter["name"]]
-    if tracked:  # carried to other machines: nothing in it is of this one
-        place = "/" + site.inside(site.vault) + "/" + LAUNCHER
-        command, args = "python3", [adapter["root"] + place, *tail]
-        escaped = re.sub(r'([\\"$`])', r"\\\1", place)
-        line = 'python3 "%s%s" %s' % (adapter["root"], escaped, " ".join(tail))  # the root is for the shell to find
+    folder = site.inside(site.vault)
+    if tracked:  # carried to other machines: nothing in it is of this one, and the root is for the agent or its shell to find
+        found = find_exclude(site.project)
+        root = adapter["root"].replace("{prefix}", found[1]).rstrip("/") if found else "."
+        command, vault = "python3", root + "/" + folder
     else:
-        command, args = site.python, [os.path.join(site.vault, LAUNCHER), *tail, "--project", site.project]
-        line = " ".join(map(quote_word, [command, *args]))
+        command, root, vault = site.python, site.project, site.vault
+    named = () if folder == "memory" else ("--vault", vault)
+    args = [vault + "/" + LAUNCHER if tracked else os.path.join(vault, LAUNCHER),
+            "hook", event, "--agent", adapter["name"], "--project", root, *named]
+    quoted = ['"%s"' % _escape_in_quotes(word, adapter["root"]) if tracked and word.startswith(root) else quote_word(word) for word in args]
+    line = " ".join([quote_word(command), *quoted])
+    if os.name != "nt":  # of a project that is gone: no failure, which would be one in every other project
+        line = "[ ! -f %s ] || %s" % (quoted[0], line)
     words = {"{command}": command, "{timeout}": said["timeout"], "{matcher}": said.get("matcher"), "{line}": line}
 
     def fill(value: Any) -> Any:
@@ -6414,46 +6564,67 @@ def _hook_entry(site: Site, adapter: Row, event: str, said: Row, tracked: bool) 
 # -- planning --
 
 
-def plan_edits(site: Site) -> tuple[list[Any], list[str]]:
-    """Return what our edits make of their files, and in sentences which files are left as they are, since a link leads elsewhere.
+def _escape_in_quotes(word: str, root: str) -> str:
+    """Return a word as it stands in the quotes of a shell line; what the root begins with is the shell's to find."""
+    start = root.partition("/{prefix}")[0]
+    start = start if word.startswith(start) else ""
+    return start + re.sub(r'([\\"$`])', r"\\\1", word[len(start):])
+
+
+def plan_patches(site: Site) -> tuple[list[Any], list[str]]:
+    """Return what our patches make of their files, and in sentences which files are left as they are, since a link leads elsewhere.
 
     Those of agents that the last installation had, and this one has not, are taken out.
     """
-    edits = {os.path.realpath(edit.path): (edit, True) for edit in list_edits(site, site.agents, site.tracked)}
-    for edit in list_edits(site, site.receipt.get("agents", ()), site.tracked):
-        edits.setdefault(os.path.realpath(edit.path), (edit, False))
+    patches = {os.path.realpath(patch.path): (patch, True) for patch in list_patches(site, site.agents, site.tracked)}
+    for patch in list_patches(site, site.receipt.get("agents", ()), site.tracked):
+        patches.setdefault(os.path.realpath(patch.path), (patch, False))
     changes, left = [], []
-    for path, (edit, stays) in edits.items():
-        if path != edit.path and not _is_within(path, (os.path.realpath(site.project), os.path.realpath(site.home))):
-            left.append("%s leads out of the project, to %s" % (edit.path, path))
+    for path, (patch, stays) in patches.items():
+        if not _is_reached(site, path, patch.path):
+            left.append("%s leads out of the project, to %s" % (patch.path, path))
             continue
         before = read_or_none(path)
         try:
-            rest = None if before is None else _find_before(site, path, edit, before)
-            changes.append(Change(path, before, edit.put(before or b"", site.knows(path)) if stays else rest, rest))
+            rest = None if before is None else _find_before(site, path, patch, before)
+            changes.append(Change(path, before, patch.put(before or b"", site.knows(path)) if stays else rest, rest))
         except Refused as error:  # of a text, which does not know where it stands
             error.message, error.details["path"] = "%s: %s" % (path, error.message), path
             raise
     return changes, left
 
 
-def _is_within(path: str, folders: Iterable[str]) -> bool:
+def _is_reached(site: Site, path: str, named: str) -> bool:
+    """Tell whether a file that may lie behind a link is the project's or the user's."""
+    return path == named or is_within(path, map(os.path.realpath, (find_git(site.project) or site.project, site.home)))
+
+
+def is_within(path: str, folders: Iterable[str]) -> bool:
+    """Tell whether a path lies in one of some folders."""
     return any(path.startswith(os.path.join(folder, "")) for folder in folders)
 
 
 def plan_supplies(site: Site) -> list[Any]:
-    """Return the changes that lay the engine, its launcher and templates; refuse an older engine than the one there, and others' files."""
+    """Return the changes that lay the engine, its launcher and templates, and remove what an older list had and this has not.
+
+    Refused are an older engine than the one there, a file that is not Muniment's in the place of one, and a link below the vault.
+    """
     there = read_or_none(os.path.join(site.vault, "engine.py"))
-    version = _version_in(there)
+    version, known = _version_in(there), read_supplies(site.vault)
     if version and _parse_version(version) > _parse_version(VERSION):
         raise Refused("older-engine", "%s is %s; this engine is %s" % (os.path.join(site.vault, "engine.py"), version, VERSION),
                       "use the newer one: python3 %s install" % quote_word(os.path.join(site.vault, "engine.py")))
-    changes = [Change(os.path.join(site.vault, *name.split("/")), None, read_file(path), None) for name, path in list_supplies().items()]
-    changes = [change._replace(before=read_or_none(change.path)) for change in changes]
-    foreign = [c.path for c in changes if c.before not in (None, c.after)] if not version else []
-    if foreign or (there is not None and not version):
-        raise Refused("reserved-name", "%s is there, and is not Muniment's" % (foreign or [os.path.join(site.vault, "engine.py")])[0],
-                      "move it away, or name another folder with --vault")
+    changes, supplies = [], list_supplies()
+    for name, data in {**dict.fromkeys(known), **supplies}.items():
+        path = os.path.join(site.vault, *name.split("/"))
+        check_unlinked(site.vault, path)
+        before = read_or_none(path)
+        ours = name in known or name == "templates/" + SUPPLIES or (name == "engine.py" and version)
+        if data is None and (before is None or sha256(before) != known[name]):
+            continue  # it is gone, or its owner changed it
+        if before not in (None, data) and not ours:
+            raise Refused("reserved-name", "%s is there, and is not Muniment's" % path, "move it away, or name another folder with --vault")
+        changes.append(Change(path, before, data, None))
     return changes
 
 
@@ -6496,39 +6667,52 @@ def find_differences(site: Site, changes: Iterable[Any]) -> str:
 
 def plan_removal(site: Site) -> tuple[list[Any], list[str]]:
     """Return the changes that undo an installation, on a machine that remembers it or on another, and what is left, in sentences."""
-    edits = {os.path.realpath(edit.path): edit for tracked in (True, False) for edit in list_edits(site, list_agents(), tracked)}
-    supplies = {os.path.join(site.vault, *name.split("/")): path for name, path in list_supplies().items()}
     changes, left = [], []
-    for path in sorted({*edits, *supplies, *site.receipt.get("files", ())}):
-        before = read_or_none(path)
-        if before is None:
-            continue
+    patches = {os.path.realpath(patch.path): patch for tracked in (True, False) for patch in list_patches(site, list_agents(), tracked)}
+    for path, patch in sorted(patches.items()):
         try:
-            after = _find_before(site, path, edits.get(path), before)
-        except Refused as error:  # a configuration that cannot be read: ours is in it only if the receipt says so
-            left += ["%s: %s" % (path, error.message)] if site.knows(path) else []
+            before = read_or_none(path) if _is_reached(site, path, patch.path) else None
+            after = before if before is None else _find_before(site, path, patch, before)
+        except (Refused, OSError) as error:  # it cannot be read: ours is in it only if the receipt says so
+            left += ["%s: %s" % (path, error)] if site.knows(path) else []
             continue
-        own = path in supplies and after == before
-        if own and before == read_file(supplies[path]):
-            after = None
-        elif own or (path not in edits and after == before):
-            left.append("%s was changed since, and stays" % path)
         changes += [Change(path, before, after, after)] if after != before else []
+        if after is not None and b"muniment begins: written by install" in after:
+            left.append("%s holds a marker of ours in no block that is as it was written: look at it" % path)
+    for name, digest in _list_laid(site.vault).items():
+        path = os.path.join(site.vault, *name.split("/"))
+        check_unlinked(site.vault, path)
+        before = read_or_none(path)
+        if before is not None and digest in (None, sha256(before)):
+            changes.append(Change(path, before, None, None))
+        elif before is not None:
+            left.append("%s was changed since, and stays" % path)
     return changes, left
 
 
-def _find_before(site: Site, path: str, edit: Any, data: bytes) -> bytes | None:
+def _list_laid(vault: str) -> dict[str, str | None]:
+    """Return what is Muniment's in a vault, and the hash that it must have to be so: by the vault's list, else by this engine's."""
+    known: dict[str, str | None] = {**read_supplies(vault)}
+    if known:
+        return {**known, "templates/" + SUPPLIES: None}
+    try:
+        return {name: sha256(data) for name, data in list_supplies().items()}
+    except Unsupported:  # nothing tells
+        return {}
+
+
+def _find_before(site: Site, path: str, patch: Any, data: bytes) -> bytes | None:
     """Return a file without what is ours: its bytes of before where nobody changed it since, else all that others wrote."""
     said = site.receipt.get("files", {}).get(path)
     if said and sha256(data) == said["after"]:
         kept = read_or_none(os.path.join(site.recovery, said["before"])) if said["before"] else None
         if not said["before"] or (kept is not None and sha256(kept) == said["before"]):
             return kept
-    if edit is None:
+    if patch is None:
         return data
-    rest: bytes = edit.drop(data, site.knows(path))
+    rest: bytes = patch.drop(data, site.knows(path))
     made = said["before"] is None if said else rest != data
-    return None if made and rest == edit.drop(edit.put(b"", False), True) else rest
+    return None if made and rest == patch.drop(patch.put(b"", False), True) else rest
 
 
 # -- what doctor asks --
@@ -6546,12 +6730,20 @@ def check_install(vault: Vault, home: str, report: Callable[[str, str, str, str]
     status, _, why = run_quietly([site.python, os.path.join(site.vault, LAUNCHER), "--version"], site.project)
     if status:
         report("warning", "broken-binding", receipt, "%s does not run the launcher: %s; install again" % (site.python, why))
+    for name, digest in read_supplies(vault.root).items():
+        path = os.path.join(vault.root, *name.split("/"))
+        data = read_or_none(path)
+        if data is None or sha256(data) != digest:
+            report("warning", "drifted", path, "it is not as it was laid: upgrade from a whole copy of Muniment puts it right")
     try:
-        changes, left = plan_edits(site)
-        changes += plan_supplies(site)
-    except (Refused, Unsupported) as error:
-        report("warning", "drifted", error.details.get("path", site.project), "%s. Next: %s" % (error.message, error.hint))
+        engine = next(change for change in plan_supplies(site) if change.path.endswith("engine.py"))
+        changes, left = plan_patches(site)
+    except (Refused, Unsupported, OSError, ValueError) as error:
+        where = error.details.get("path") if isinstance(error, MunimentError) else getattr(error, "filename", None)
+        report("warning", "drifted", where or site.project, "it cannot be looked at: %s" % error)
         return
+    if engine.before != engine.after:
+        report("warning", "drifted", engine.path, "it is not this engine: upgrade puts this one in its place")
     for change in changes:
         if change.before != change.after:
             report("warning", "drifted", change.path, "it is %s: install again puts it right" % (
@@ -9270,7 +9462,6 @@ def cmd_import(call: Call, args: Row) -> Result:
     need_owner(args, "importing what others recorded")
     folder = call.folder if args["file"] == "-" else os.path.dirname(os.path.join(call.folder, args["file"]))
     with Work(call) as work:
-        work.check_whole()
         result = import_lines(work, args["lines"], folder, args["allow_secret"])
     for kept in result["kept"][-1:]:
         kept["path"] = args["file"]
@@ -9284,6 +9475,7 @@ def import_lines(work: Work, lines: list[str], folder: str, allow_secret: bool, 
     Paths of source files start at ``folder``. The first line that is refused ends it with `atomic`: what was folded so far is forgotten
     on leaving ``work``. The last of ``kept`` is the import file, whose path the caller knows.
     """
+    work.check_whole()
     text = "\n".join(lines)
     taken, files = None, []
     for n, line in enumerate(lines, 1):
@@ -9442,11 +9634,14 @@ class _Import:
         found = [one for said in self.here.get(label, ()) for one in said.get(words, ())[:1]]
         for said in self.here.get(label, ()):
             del said.get(words, [])[:1]
-        if self.is_own and name and (self.state.find_claim(name) or self.state.run_of_entry(name)):
-            found = [name]
-        if label in self.here and not found:
+        here = bool(found)
+        if self.is_own and name and label in self.here and not found:  # of the vault's own claims none is this source's to replace
+            found = [name] if self.state.run_of_entry(name) else []
+            here = bool(found or self.state.find_claim(name) or is_id(label, "S"))
+        if label in self.here and not here:
             found = [one for one in (find_twin(),) if one]
-        if label in self.here and not found and not (self.is_own and is_id(label, "S")):
+            here = bool(found)
+        if label in self.here and not here:
             self.unmatched[label] = self.unmatched.get(label, 0) + 1
         if name is not None:
             self.ids[name] = found
@@ -9533,7 +9728,7 @@ class _Import:
                 if claim.outcome == "staged" and claim.run == run:
                     staged.append(claim)
                     base += [c for c in map(self.state.find_claim, claim.base) if c]
-                elif claim.op != "touch":
+                elif claim.op != "touch" and claim.outcome != "staged":  # what another run has staged nobody has seen
                     base.append(claim)
         return base, staged
 
@@ -9571,10 +9766,10 @@ class _Import:
         self.state.flush_some()
 
     def _give_up(self, ids: list[str]) -> None:
-        """Withdraw what this import made of a key, and what returns then, where the source now says what stands here already."""
+        """Withdraw what this source made of a key, and what returns then, where it now says what stands here already."""
         while ids:
             claim = self.state.find_claim(ids.pop())
-            if claim.run not in self.new or claim.outcome != "accepted":
+            if claim.run not in self.own or claim.run[-8:] not in self.work.own_tags() or claim.outcome != "accepted":
                 continue
             try:
                 withdraw(self.work, {"id": claim.run}, {"proposal": claim.id})
@@ -9894,7 +10089,7 @@ def _as_notes(vault: Vault, state: State) -> tuple[dict[str, str], Row]:
     return dict(files, **{"MEMORY.md": "".join(parts)}), {"runs": 0, "entries": 0, "claims": len(doors), "subjects": len(doors)}
 
 
-# == INSTALL == what lays the memory in a project, and takes it out == 300 ==
+# == INSTALL == what lays the memory in a project, and takes it out == 460 ==
 
 #: What making a vault puts into its folder.
 _NEW_NAMES = (*RESERVED, ".gitignore", ".gitattributes")
@@ -9905,12 +10100,39 @@ def cmd_install(call: Call, args: Row) -> Result:
     site = Site(os.path.join(call.folder, args["target"]), args["vault"] or "memory", call.home)
     if not os.path.isdir(site.project):
         raise NotFound("not-found", "%s is no folder" % site.project, "name the project with --target DIR")
+    _check_site(call, site, args["vault"])
     if is_vault(site.vault) and args["tracked"] and not site.tracked:
         raise Refused("vault-exists", "%s is there and is private" % site.vault, "install without --tracked, or name another with --vault")
     site.tracked = site.tracked or args["tracked"]
-    site.python = find_python(args["python"])
+    if site.tracked and os.path.isabs(site.inside(site.vault)):
+        raise Refused("bad-value", "%s is not in %s: git cannot carry it" % (site.vault, site.project), "name a folder in the project")
+    site.python = find_python(args["python"]) if args["python"] else _bound_python(site)
     site.agents = _parse_agents(args["agents"]) if args["agents"] != "auto" else sorted({*site.agents, *find_agents(site)})
     return _lay(call, site, args["dry_run"])
+
+
+def _bound_python(site: Site) -> str:
+    """Return the Python that is bound already, while it works, so that another one that runs this changes nothing; else this one."""
+    try:
+        return find_python(site.python or None)
+    except Refused:
+        return find_python(None)
+
+
+def _check_site(call: Call, site: Site, named: str | None) -> None:
+    """Refuse a place that cannot be a project's memory, and say what of the place its owner should know."""
+    if is_vault(site.project):
+        raise Refused("bad-value", "%s is a vault, and no project" % site.project, "name the project with --target DIR")
+    if site.vault == site.project or is_within(site.project, [site.vault]) or is_within(site.vault, [os.path.join(site.project, ".git")]):
+        raise Refused("bad-value", "%s cannot be the vault: it holds the project, or is git's own" % site.vault, "name a folder of its own")
+    if site.other:
+        raise Refused("vault-exists", "%s is the memory of %s already" % (site.vault, site.other), "one vault is one project's")
+    main = find_main_worktree(site.project)
+    if main and not named and not site.tracked:
+        raise Refused("bad-value", "%s is a linked worktree, and shares the memory of %s" % (site.project, main),
+                      "install --target %s" % quote_word(main))
+    if hasattr(os, "geteuid") and os.stat(site.project).st_uid != os.geteuid():
+        call.warn(["%s belongs to another user: the memory will be yours" % site.project])
 
 
 def _parse_agents(words: str) -> list[str]:
@@ -9923,48 +10145,50 @@ def _parse_agents(words: str) -> list[str]:
 
 def cmd_upgrade(call: Call, args: Row) -> Result:
     """Put this engine in the place of a project's own, with launcher, templates, blocks and hooks; the ledger is not touched."""
-    folder = find_vault(call.named, call.folder)
+    folder = find_vault(args["vault"], os.path.join(call.folder, args["target"] or "."))
     said = read_receipt(folder)
     if not said or os.path.realpath(said["vault"]) != os.path.realpath(folder):
         raise NotFound("not-found", "%s was not installed on this machine" % folder, "install --target DIR")
     site = Site(said["project"], said["vault"], call.home)
-    site.python = find_python(None)
+    site.python = _bound_python(site)
     return _lay(call, site, args["dry_run"])
 
 
 def _lay(call: Call, site: Site, dry_run: bool) -> Result:
     """Change what has to be changed, prove it, and return the receipt."""
-    edits, left = plan_edits(site)
-    changes = [c for c in (*plan_supplies(site), *edits) if c.before != c.after]
+    patches, left = plan_patches(site)
+    changes = [c for c in (*plan_supplies(site), *patches) if c.before != c.after]
     is_new = not is_vault(site.vault)
     result: Result = {
         "project": site.project, "vault": site.vault, "made": is_new, "tracked": site.tracked, "python": site.python, "agents": site.agents,
         "files": [{"path": c.path, "change": _word_for(c)} for c in changes], "left": left,
         "carried": _who_carries(site), "imported": None, "dry_run": dry_run, "warnings": call.warnings,
         "differences": find_differences(site, changes) if dry_run else None,
-        "undo": "python3 %s uninstall" % quote_word(os.path.join(site.vault, LAUNCHER))}
+        "undo": "python3 %s uninstall --target %s%s" % (quote_word(os.path.join(site.vault, LAUNCHER)), quote_word(site.project),
+                                                       "" if site.inside(site.vault) == "memory" else " --vault " + quote_word(site.vault))}
     if dry_run:
         return result
-    receipt = _plan_receipt(site, changes)
-    folders = [folder for change in (receipt, *changes) for folder in _missing_folders(change.path)]
+    receipt = os.path.join(site.local, RECEIPT)
+    folders = [folder for path in (receipt, *(c.path for c in changes)) for folder in _missing_folders(path)]
     new = [path for path in (os.path.join(site.vault, name) for name in _NEW_NAMES) if not os.path.lexists(path)]
     made: list[str] = []
     done: list[Any] = []
     call.named = site.vault
     try:
         if is_new:
-            call.warn(cmd_init(call, {"dir": site.vault, "tracked": site.tracked})["warnings"])
             made = new
-        _write_changes(call, site, [c for c in (receipt, *changes) if c.before != c.after], done)
+            call.warn(cmd_init(call, {"dir": site.vault, "tracked": site.tracked})["warnings"])
+        _write_changes(call, site, changes, done)
         _prove(site)
-    except (MunimentError, OSError):
+    except (MunimentError, OSError, sqlite3.DatabaseError) as error:
         _put_back(done)
-        if made and not os.listdir(os.path.join(site.vault, PRIVATE, "ledger")):  # else somebody works in it already
-            for path in made:
-                remove_tree(path)
+        ledgers = os.path.join(site.vault, PRIVATE, "ledger")
+        busy = os.path.isdir(ledgers) and os.listdir(ledgers)  # somebody works in it already, or made it
+        for path in made if not busy and getattr(error, "code", "") != "vault-exists" else ():
+            remove_tree(path)
         remove_folders(folders)
         raise
-    return dict(result, imported=_import_older(call, site), receipt=receipt.path)
+    return dict(result, imported=_import_older(call, site), receipt=receipt)
 
 
 def _word_for(change: Any) -> str:
@@ -9975,6 +10199,8 @@ def _who_carries(site: Site) -> str:
     git = find_git(site.project)
     if git is None:
         return "no git repository here: nothing carries the vault"
+    if site.tracked and run_quietly(["git", "check-ignore", "-q", os.path.join(site.vault, "engine.py")], site.project)[0] == 0:
+        return "git would carry the vault, but a rule of the project's ignores it"
     return "git carries the vault's ledgers and its engine" if site.tracked else "git ignores the vault: it is this machine's"
 
 
@@ -9985,7 +10211,7 @@ def _plan_receipt(site: Site, changes: list[Any]) -> Any:
         files[change.path] = {"before": _hash_of(change.rest), "after": _hash_of(change.after)}
         folders += [one for one in _missing_folders(change.path) if one not in folders]
     receipt = {"engine": VERSION, "python": site.python, "project": site.project, "vault": site.vault, "agents": site.agents,
-               "inbox": site.inbox, "files": files, "folders": folders}
+               "inbox": site.inbox, "files": files, "folders": folders, "place": make_place(site.local)}
     data = (json.dumps(receipt, indent=1, sort_keys=True) + "\n").encode("ascii")
     path = os.path.join(site.local, RECEIPT)
     return Change(path, read_or_none(path), data, None)
@@ -9995,11 +10221,12 @@ def _write_changes(call: Call, site: Site, changes: list[Any], done: list[Any]) 
     """Keep the bytes of every file that is there, then write each, the receipt first: whatever dies next, `uninstall` knows."""
     with Work(call) as work:
         work.commit()  # what a killed one left of the views is completed
-        for data in {data for c in changes if c.path != os.path.join(site.local, RECEIPT) for data in (c.before, c.rest)} - {None}:
+        for data in {data for change in changes for data in (change.before, change.rest)} - {None}:
             keep_bytes(work.vault, data)
+        receipt = _plan_receipt(site, changes)
         for path in site.receipt.get("files", ()):
             remove_leftover(path)
-        for change in changes:
+        for change in (receipt, *changes) if receipt.before != receipt.after else changes:
             _write_change(change)
             done.append(change)
         if any(change.path.endswith("engine.py") for change in changes):
@@ -10030,10 +10257,16 @@ def _prove(site: Site) -> None:
 
 
 def _put_back(done: list[Any]) -> None:
-    """Give every file that was written its bytes of before, unless somebody wrote it since."""
+    """Give every file that was written its bytes of before, unless somebody wrote it since; the first that cannot be is raised last."""
+    failed: list[OSError] = []
     for change in reversed(done):
-        if read_or_none(change.path) == change.after:
-            _restore(change.path, change.before)
+        try:
+            if read_or_none(change.path) == change.after:
+                _restore(change.path, change.before)
+        except OSError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
 
 
 def _restore(path: str, data: bytes | None) -> None:
@@ -10056,22 +10289,53 @@ def _import_older(call: Call, site: Site) -> Row | None:
         return {"code": "missing-package", "why": "an older memory lies here, and its reader, legacy/bimri.py, is not with this engine"}
     status, data, why = run_quietly([site.python, reader, site.project], site.project)
     if status:
-        return {"code": "damaged", "why": why}
+        return {"code": "unreadable", "why": why}
     try:
         with Work(call) as work:
             return import_lines(work, data.decode("utf-8").split("\n"), site.project, False)
     except MunimentError as error:  # the installation stands: this is said, and can be done again by hand
         return {"code": error.code, "why": "%s. Next: %s" % (error.message, error.hint)}
+    except (OSError, sqlite3.DatabaseError) as error:
+        return {"code": "filesystem", "why": str(error)}
 
 
 def cmd_uninstall(call: Call, args: Row) -> Result:
     """Take everything that `install` wrote out of a project again, each file with its bytes of before; the vault stays."""
-    site = Site(os.path.join(call.folder, args["target"]), args["vault"] or "memory", call.home)
+    site = _site_to_leave(call, args)
     if not is_vault(site.vault):
         return _undo(call, site, None, args["dry_run"])  # its owner deleted it: there is nowhere to keep what is changed
     call.named = site.vault
     with Work(call) as work:
         return _undo(call, site, work.vault, args["dry_run"])
+
+
+def _list_vaults(project: str) -> list[str]:
+    """Return the vaults that lie in a folder, up to three folders deep."""
+    found = []
+    for place, folders, _ in os.walk(project):
+        found += [place] if is_vault(place) else []
+        deep = os.path.relpath(place, project).count(os.sep) > 1 or is_vault(place)
+        folders[:] = [] if deep else sorted(name for name in folders if name[0] != "." and name != "node_modules")
+    return found
+
+
+def _site_to_leave(call: Call, args: Row) -> Site:
+    """Return the project that is named, else the one that the vault found from here was installed in, else this folder."""
+    if args["target"] is None and args["vault"] is None:
+        try:
+            folder = find_vault(None, call.folder)
+        except NotFound:
+            return Site(call.folder, "memory", call.home)
+        said = read_receipt(folder)
+        if said:
+            return Site(said["project"], said["vault"], call.home)
+    project = os.path.join(call.folder, args["target"] or ".")
+    found = [args["vault"] or "memory"]
+    if args["vault"] is None and not is_vault(os.path.join(project, "memory")):
+        found = _list_vaults(project)
+    if len(found) > 1:
+        raise Refused("bad-value", "%s holds %d vaults" % (project, len(found)), "name one with --vault: %s" % ", ".join(found))
+    return Site(project, found[0] if found else "memory", call.home)
 
 
 def _undo(call: Call, site: Site, vault: Vault | None, dry_run: bool) -> Result:
@@ -10084,7 +10348,8 @@ def _undo(call: Call, site: Site, vault: Vault | None, dry_run: bool) -> Result:
         return result
     if vault:
         for change in changes:
-            keep_bytes(vault, change.before)
+            if change.after is not None or not change.path.startswith(site.vault + os.sep):  # else it is the engine's, as it was laid
+                keep_bytes(vault, change.before)
     done: list[Any] = []
     try:
         for change in changes:
@@ -10151,11 +10416,24 @@ def _site_of(call: Call) -> Site:
 
 def _find_claude_memory(site: Site) -> str:
     """Return the folder in which Claude Code keeps its memory of a project: what its settings name, else by the project's path."""
-    for path in (os.path.join(site.project, CLAUDE_SETTINGS), os.path.join(site.home, ".claude", "settings.json")):
-        named = read_member(read_or_none(path) or b"", CLAUDE_MEMORY)
+    said = load_agent("claude")["memory"]
+    for path in map(site.find_path, said["settings"]):
+        named = _read_setting(path, said["name"])
         if isinstance(named, str) and named:
-            return os.path.join(site.home, named[2:]) if named.startswith("~/") else os.path.join(site.project, named)
-    return os.path.join(site.home, ".claude", "projects", re.sub("[^A-Za-z0-9]", "-", site.project), "memory")
+            folder, home = os.path.realpath(site.find_path(named)), os.path.realpath(os.path.join(site.home, ".claude"))
+            if path.startswith(site.project) and not is_within(folder, (home, os.path.realpath(site.vault))):
+                raise Refused("bad-config", "%s names %s, which is no folder of Claude Code's" % (path, folder),
+                              "if it is: adopt claude-memory --from DIR", path=path)
+            return folder
+    return site.find_path(said["folder"]).replace("{project}", re.sub("[^A-Za-z0-9]", "-", site.project))
+
+
+def _read_setting(path: str, name: str) -> Any:
+    try:
+        return read_member(read_or_none(path) or b"", name)
+    except Refused as error:  # of a text, which does not know where it stands
+        error.message, error.details["path"] = "%s: %s" % (path, error.message), path
+        raise
 
 
 def _move_claude_memory(call: Call, site: Site, folder: str) -> str:
@@ -10163,14 +10441,22 @@ def _move_claude_memory(call: Call, site: Site, folder: str) -> str:
     if not site.receipt:
         raise NotFound("not-found", "the memory is not installed in %s on this machine" % site.project, "install --target DIR")
     inbox = os.path.join(site.vault, "inbox", "claude")
-    os.makedirs(inbox, 0o700, exist_ok=True)
     copies = [(os.path.join(os.path.dirname(inbox), ".gitignore"), b"*\n")]  # it is of this machine, also in a tracked vault
-    copies += [(os.path.join(inbox, name), read_file(os.path.join(folder, name))) for name in sorted(os.listdir(folder))
-               if os.path.isfile(os.path.join(folder, name))]
+    for place, _, names in os.walk(folder):
+        for path in (os.path.join(place, name) for name in sorted(names)):
+            if os.path.islink(path) or not os.path.isfile(path):
+                call.warn(["%s is no plain file, and was not copied" % path])
+            else:
+                copies.append((os.path.join(inbox, os.path.relpath(path, folder)), read_file(path)))
     for path, data in copies:
+        check_unlinked(site.vault, path)
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         if not os.path.lexists(path):
             create_file(path, data, True)
-    site.inbox = True
+        elif read_or_none(path) != data:
+            call.warn(["%s is there already, and stays as it is" % path])
+    said = load_agent("claude")["memory"]
+    site.inbox = {"before": _read_setting(site.find_path(said["settings"][0]), said["name"])}
     _lay(call, site, False)
     return inbox
 
@@ -10192,12 +10478,10 @@ _SHAPE: dict[str, Any] = {
 
 
 def read_agent(name: str) -> Row | None:
-    """Return what templates/agents/ says of an agent, or None where that cannot be read; Usage for a name that it has not."""
+    """Return what templates/agents/ says of an agent, or None where it has no such name or that cannot be read: an agent waits."""
+    said: Any = None
     try:
-        known = list_agents()
-        if known and name not in known:
-            raise Usage("usage", "hook: --agent: there is no agent %s" % quote(name), "one of %s" % ", ".join(known))
-        said = load_agent(name)
+        said = load_agent(name) if name in list_agents() else None
     except (OSError, ValueError, RecursionError):
         return None
     whole = isinstance(said, dict) and said.get("name") == name and is_word(name, ACTOR_PATTERN, 40) and all(
@@ -10213,7 +10497,7 @@ def cmd_hook(call: Call, args: Row) -> Result:
                     "answer": agent and agent.get("empty"), "warnings": call.warnings}
     call.lock_wait_s = min(call.lock_wait_s, _START_WAIT_S if name == "session-start" else _WAIT_S)
     if agent is None:
-        why = "templates/agents/%s.json beside the engine is not there, or damaged" % args["agent"]
+        why = "templates/agents/ has no whole file of the agent %s" % quote(args["agent"])
     else:
         event = _Event(call, agent, name, args)
         try:
@@ -10299,8 +10583,12 @@ def _is_of(place: str, project: str, root: str) -> bool:
     """Tell whether a folder is within a project, or in a worktree that has its vault."""
     try:
         within, place = (os.path.normcase(os.path.realpath(path)) for path in (project, place))
-        return place == within or place.startswith(os.path.join(within, "")) or os.path.realpath(find_vault(None, place)) == root
-    except (ValueError, OSError, MunimentError):  # no path at all, or a folder that is gone or has no vault
+        inside = place == within or place.startswith(os.path.join(within, ""))
+        try:
+            return os.path.realpath(find_vault(None, place)) == root  # a folder within may have a memory of its own
+        except (NotFound, OSError):  # or a folder that is gone
+            return inside
+    except (ValueError, OSError, MunimentError):  # no path at all, or a folder that is gone
         return False
 
 
@@ -11046,7 +11334,7 @@ def _say_adopt(r: Result) -> None:
 
 def _say_uninstall(r: Result) -> None:
     _say_files(r, os.path.join(r["vault"], "templates", "") if r["vault"] else "")
-    print(printable("the vault stays: %s" % r["vault"] if r["vault"] else "there was no vault any more"))
+    print(printable("the vault stays: %s" % r["vault"] if r["vault"] else "no vault was found in %s" % r["project"]))
 
 
 def _say_restore(r: Result) -> None:
@@ -11405,12 +11693,13 @@ COMMANDS = (
     Command("rebuild", "make the cache and every view anew", cmd_rebuild, _say_rebuild, ()),
     Command("install", "lay the memory in a project", cmd_install, _say_install, (
         _arg("--target", default=".", metavar="DIR", help="the project; default this folder"),
-        _arg("--agents", default="auto", metavar="LIST", help="of claude, codex, gemini, cursor, or none; default those in use"),
+        _arg("--agents", default="auto", metavar="LIST", help="names from templates/agents/, with commas, or none; default those in use"),
         _arg("--tracked", action="store_true", help="let git carry the memory and its engine"),
         _arg("--python", metavar="PATH", help="what runs it from hooks; default the Python that runs this"), _DRY)),
-    Command("upgrade", "put this engine in the place of a project's own", cmd_upgrade, _say_install, (_DRY,)),
+    Command("upgrade", "put this engine in the place of a project's own", cmd_upgrade, _say_install, (
+        _arg("--target", metavar="DIR", help="the project; default this folder"), _DRY)),
     Command("uninstall", "take out of a project what install wrote; the vault stays", cmd_uninstall, _say_uninstall, (
-        _arg("--target", default=".", metavar="DIR", help="the project; default this folder"), _DRY)),
+        _arg("--target", metavar="DIR", help="the project; default that of the vault found from here, else this folder"), _DRY)),
     Command("adopt", "read an agent's own memory into unconfirmed proposals", cmd_adopt, _say_adopt, (
         _arg("memory", choices=("claude-memory",), metavar="MEMORY", help="claude-memory: Claude Code's own of this project"),
         _arg("--from", metavar="DIR", help="where it lies; default where Claude Code keeps it"),

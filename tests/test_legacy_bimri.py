@@ -869,7 +869,6 @@ MAKERS_AND_CHANCE = {**MAKERS, **{"chance %d" % seed: lambda folder, seed=seed: 
                      **{"chance of v4, %d" % seed: lambda folder, seed=seed: some_v4(folder, random.Random(seed)) for seed in SEEDS}}
 
 
-@pytest.mark.skipif(not hasattr(engine, "cmd_import"), reason="this engine has no import")
 @pytest.mark.parametrize("store", MAKERS_AND_CHANCE)
 def test_the_engine_takes_in_what_the_reader_tells(tmp_path, read, store):
     """The vault holds the same current values, contenders and earlier values, every entry, and is whole; once is enough."""
@@ -896,7 +895,6 @@ def test_the_engine_takes_in_what_the_reader_tells(tmp_path, read, store):
     assert vault.json("import", str(tmp_path / "told.jsonl"), "--human-approved")[1]["runs"] == []
 
 
-@pytest.mark.skipif(not hasattr(engine, "cmd_import"), reason="this engine has no import")
 @pytest.mark.parametrize("grow", ["v5", "v4", "v1"])
 def test_the_engine_takes_in_what_a_store_has_grown_by(tmp_path, read, grow):
     """Read and imported again, a store brings its new runs, and what they changed takes the place of what it said before."""

@@ -230,6 +230,24 @@ def test_another_vault_by_its_export(work, tmp_path):
     assert times[0] == times[1] == times[2]
 
 
+def test_a_vault_that_grew_since(work, tmp_path):
+    """A second export brings what new runs and the owner said since, on top of what the first brought."""
+    made = another(work, tmp_path / "1")
+    made.ok("init", made.vault)
+    first = take(made, work.ok("export")["text"])
+    run = work.start("gemini")
+    work.ok("propose", "--run", run, "--key", "a.next", "--text", "Three.", "--now")
+    work.fact(run, "a.new", "New.", "--evidence", work.entry)
+    for key, answer in (("a.fight", ("--text", "Neither.")), ("a.waiting", ("--choose", "accept")), ("a.staged", ("--choose", "accept"))):
+        work.ok("resolve", work.ok("review", key)["questions"][0]["handle"], *answer, APPROVED)
+    work.ok("propose", "--run", work.start("gpt"), "--key", "a.fight", "--op", "close", "--source", "user", "--trust", "confirmed", "--now")
+    result = take(made, work.ok("export")["text"], (0,))
+    assert (sorted(result["skipped"]), len(result["runs"]), result["left"]) == (sorted(row["label"] for row in first["runs"]), 5, [])
+    for key in ("a.next", "a.rule", "a.gone", "a.new", "a.fight", "a.settled", "a.held", "a.waiting", "a.staged"):
+        assert_same(work, made, key)
+    assert made.doctor() == []
+
+
 def test_places(work, tmp_path):
     """It goes to standard output, a new file or, of notes, a new or empty folder; a taken name, and the vault, are refused."""
     text = work.ok("export")["text"]

@@ -289,6 +289,12 @@ def test_a_staged_base_of_the_same_run(project):
     assert told(project, "a.b") == ("z", [], ["x", "y"])
 
 
+def test_what_another_run_has_not_decided_is_not_seen(project):
+    """A base of what another run has staged replaces nothing: when that is decided, both stand."""
+    give(project, opened(), claim(id="p"), opened("s"), claim(text="y", run="s", base=["p"]), synced("s"), synced(), status=4)
+    assert told(project, "a.b") == ("x", ["y"], [])
+
+
 def test_a_close_and_what_comes_after(project):
     """A close takes the tier that it says or that of its base; a key may be opened again."""
     give(project, opened(), claim(id="p", tier=1), synced(), {"do": "propose", "run": "r", "key": "a.b", "op": "close"}, synced())
@@ -417,6 +423,21 @@ def test_two_copies_import_the_same_store(project, tmp_path):
     assert (result["skipped"], result["beside"]) == (["r"], [])
     assert told(project, "a.b")[:2] == ("three", [])
     assert told(project, "c.d")[:2] == ("two", [])
+
+
+def test_a_file_that_says_it_is_of_this_vault(project):
+    """Of the vault's own export nothing is new; and a file in its name can no more replace what the vault says than any other."""
+    run = project.start()
+    owned = project.owned(run, "a.b", "The owner's.")
+    entry = project.journal(run, "Seen.")
+    own = {"do": "source", "format": "muniment", "name": project.ok("status")["id"]}
+    ops = [json.loads(line) for line in project.ok("export")["text"].splitlines()[1:]]
+    assert give(project, *ops, source=own)["skipped"] == [run]
+    result = give(project, *ops, opened("x"), claim(text="Mine.", run="x", trust="confirmed", base=[owned], evidence=[entry]), synced("x"),
+                  source=own, status=4)
+    assert (result["left"], told(project, "a.b")) == ([], ("The owner's.", ["Mine."], []))
+    grown = {"do": "journal", "run": run, "id": "more", "text": "And more."}
+    assert [row["what"] for row in give(project, *ops, grown, source=own)["left"]] == ["run " + run]
 
 
 def test_the_same_label_of_another_store(project):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -12,6 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import bimri_stores
 
 AGENTS = ("claude", "codex", "gemini", "cursor")
 ALL = ",".join(AGENTS)
@@ -124,7 +128,7 @@ class Site:
             items = said["hooks"][names["name"]]
             ours = [one for item in items for one in item.get("hooks", [item]) if "muniment.py" in json.dumps(one)]
             assert len(ours) == 1, items
-            found[event] = [ours[0]["command"], *ours[0]["args"]] if "args" in ours[0] else shlex.split(ours[0]["command"])
+            found[event] = [ours[0]["command"], *ours[0]["args"]] if "args" in ours[0] else ["/bin/sh", "-c", ours[0]["command"]]
         return found, adapter
 
 
@@ -141,11 +145,12 @@ def test_a_project_gets_its_bytes_back(tmp_path, shape):
             assert there[path][0].startswith(data), path
     assert {row["path"] for row in said["files"]} >= {str(p) for p in there if there[p] != before.get(p)}
     assert site.install()["files"] == []
+    assert site.ok("install", "--target", site.project, "--agents", ALL, program=site.vault / "muniment.py")["files"] == []
     assert site.files() == there
-    assert site.ok("doctor", "--strict")["findings"] == []
-    undone = site.ok("uninstall", "--target", site.project)
+    assert site.ok("doctor", "--strict", program=site.vault / "muniment.py")["findings"] == []
+    status, _, err = site.run(shlex.split(said["undo"]), cwd=tmp_path)
+    assert (status, err) == (0, "")
     assert site.files() == before
-    assert undone["left"] == []
     assert (site.vault / "MEMORY.md").exists()
     assert not (site.vault / "engine.py").exists()
     assert site.ok("doctor", "--strict", "--vault", site.vault)["errors"] == 0
@@ -416,7 +421,10 @@ def test_what_was_written_between_two_installations_stays_without_ours(tmp_path)
     rules.write_bytes(rules.read_bytes().replace(b"Journal what", b"Write what") + b"Later.\n")
     assert str(rules) in {row["path"] for row in site.install()["files"]}
     site.ok("uninstall", "--target", site.project)
-    assert rules.read_bytes() == b"Before.\nLater.\n"
+    text = rules.read_text("utf-8")
+    assert (text.splitlines()[0], text.splitlines()[-1], len(text.splitlines())) == ("Before.", "Later.", 3)
+    assert "Write what you learn" in text
+    assert "Journal what you learn" not in text
 
 
 def test_a_copied_project_leaves_the_other_alone_and_a_moved_one_takes_its_hooks_along(tmp_path):
@@ -458,16 +466,288 @@ def test_two_installations_at_once_end_in_one(tmp_path):
 def test_an_installation_that_was_killed_is_completed_or_undone(tmp_path, driver):
     """Ended at any of its writes, the next install completes it, and uninstall gives every byte back."""
     del driver  # only where a process can be ended by a signal
-    for limit in (2, 8, 63, 65):
+    dry = Site(tmp_path / "dry")
+    count = len(dry.ok("install", "--target", dry.project, "--agents", "claude", "--dry-run")["files"])
+    for limit in (2, 8, count, count + 3):
         site = Site(tmp_path / str(limit), {"AGENTS.md": "Before.\n", "CLAUDE.md": "x"})
         before = site.files()
         code = "%s\n%s" % (STOP % limit, IMPORTED.replace("; ", "\n"))
         status, _, _ = site.run([sys.executable, "-c", code, "install", "--target", site.project, "--agents", "claude"])
         assert status == 9, limit
         other = site.files()
-        if limit % 4:
+        if limit != 8:
             site.install(agents="claude")
             assert site.healthy()
         assert set(other) <= {*site.files(), *(p for p in other if p.name.endswith("muniment-tmp"))}
         site.ok("uninstall", "--target", site.project)
         assert site.files() == before
+
+
+def test_an_older_memory_in_the_project_comes_along(tmp_path):
+    """A BIMRI store is imported with a receipt, once, and left as it is; one that is damaged is said, and the installation stands."""
+    site = Site(tmp_path / "a")
+    bimri_stores.make_v5(site.project)
+    before = site.files()
+    said = site.install(agents="claude")["imported"]
+    assert said["source"]["format"] == "bimri"
+    assert said["entries"] > 0
+    assert said["kept"]
+    assert sum(said["tiers"].values()) == len(site.ok("recall", "--prefix", "")["subjects"])
+    assert {path: site.files()[path] for path in before if "exclude" not in path.name} == {
+        path: data for path, data in before.items() if "exclude" not in path.name}
+    assert site.install(agents="claude")["imported"]["runs"] == []
+    assert site.healthy()
+    site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
+    broken = Site(tmp_path / "b")
+    bimri_stores.make_v5(broken.project)
+    (broken.project / ".bimri" / "state.json").write_text("{", "utf-8")
+    assert broken.install(agents="claude")["imported"]["code"] == "unreadable"
+    assert broken.ok("status")["runs"] == 0
+
+
+def test_a_vault_by_another_name_is_undone_from_anywhere(tmp_path):
+    """The line that the receipt gives takes it out from any folder, with the engine that lies there."""
+    site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
+    before = site.files()
+    site.vault = site.project / "the brain"
+    said = site.install("--vault", "the brain")
+    hooks, adapter = site.hooks("codex")
+    given = {**adapter["examples"]["session-start"], "cwd": str(site.project)}
+    assert "run R" in site.run(hooks["session-start"], json.dumps(given).encode(), cwd=tmp_path)[1]
+    status, _, err = site.run(shlex.split(said["undo"]), cwd=tmp_path)
+    assert (status, err) == (0, "")
+    assert site.files() == before
+    assert (site.vault / "MEMORY.md").exists()
+
+
+def test_a_clone_brings_no_receipt_that_is_believed(tmp_path):
+    """What a repository plants in local/ runs nothing and removes nothing."""
+    site = Site(tmp_path, SHAPES["bare"])
+    site.ok("init")
+    mine, evil, ran = site.home / "mine", site.project / "evil", tmp_path / "ran"
+    mine.write_text("mine", "utf-8")
+    evil.write_text("#!/bin/sh\ntouch '%s'\n" % ran, "utf-8")
+    evil.chmod(0o755)
+    local = site.vault / ".muniment" / "local"
+    local.mkdir(exist_ok=True)
+    for name in ("python", "project", "vault"):
+        said = {"engine": "0.1.0", "python": str(evil), "project": str(site.project), "vault": str(site.vault), "agents": ["../../evil"],
+                "files": {str(mine): {"before": None, "after": hashlib.sha256(b"mine").hexdigest()}}, "folders": [], "place": "1 2"}
+        (local / "install.json").write_text(json.dumps(dict(said, **{name: "memory"} if name != "python" else {})), "utf-8")
+        assert site.healthy()
+        site.ok("uninstall", "--target", site.project)
+        assert mine.exists()
+        assert not ran.exists()
+
+
+def test_links_below_the_vault_are_not_followed(tmp_path):
+    """A folder or file of the engine's that is a link is refused, and nothing is written behind it."""
+    for name in ("templates", "engine.py", "templates/agents"):
+        site = Site(tmp_path / name.replace("/", "-"))
+        site.ok("init")
+        outside = site.home / "outside"
+        outside.mkdir()
+        (site.vault / name).parent.mkdir(exist_ok=True)
+        (site.vault / name).symlink_to(outside if "." not in name else outside / "x")
+        status, said = site.engine("install", "--target", site.project, "--agents", "none")
+        assert (status, said["code"]) == (9, "linked")
+        assert list(outside.iterdir()) == []
+
+
+def test_a_hook_of_the_owners_in_our_group_is_never_lost(tmp_path):
+    """A group that holds another's command beside ours is refused by install, and left by uninstall."""
+    site = Site(tmp_path)
+    site.install(agents="claude")
+    path = site.config("claude")
+    said = json.loads(path.read_text("utf-8"))
+    said["hooks"]["SessionStart"][0]["hooks"].append({"type": "command", "command": "echo mine"})
+    path.write_text(json.dumps(said), "utf-8")
+    mixed = path.read_bytes()
+    assert site.engine("install", "--target", site.project, "--agents", "claude")[1]["code"] == "bad-config"
+    assert path.read_bytes() == mixed
+    site.ok("uninstall", "--target", site.project)
+    assert "echo mine" in path.read_text("utf-8")
+
+
+def test_what_the_owner_put_into_the_vaults_templates_stays(tmp_path):
+    """Uninstall removes what was laid and nothing else, by whichever engine and on whichever machine; a changed file is left and said."""
+    site = Site(tmp_path)
+    for program in (None, site.vault / "muniment.py"):
+        site.install(agents="none")
+        (site.vault / "templates" / "mine.md").write_text("mine", "utf-8")
+        (site.vault / "templates" / "curate.md").write_text("changed", "utf-8")
+        assert {f["kind"] for f in site.engine("doctor", program=program)[1]["findings"]} == {"drifted"}
+        left = site.ok("uninstall", "--target", site.project, program=program)["left"]
+        assert len(left) == 1
+        assert {p.name for p in (site.vault / "templates").rglob("*") if p.is_file()} == {"mine.md", "curate.md"}
+        shutil.rmtree(site.vault / "templates")
+
+
+def test_projects_within_one_work_tree_share_gits_list(tmp_path, git):
+    """In a monorepo each project's uncommitted files are out of git's sight, and leaving one keeps the other's."""
+    root = Site(tmp_path, git=False)
+    git(root.project, "init", "-q")
+    sites = []
+    for name in ("one", "two [x]"):
+        site = Site(tmp_path / "unused" / name, git=False)
+        site.project = root.project / name
+        site.vault = site.project / "memory"
+        site.project.mkdir()
+        site.install(agents="claude")
+        sites.append(site)
+
+    def shown():
+        lines = git(root.project, "status", "--porcelain", "--untracked-files=all").splitlines()
+        return sorted(Path(line[3:].strip('"')).name for line in lines)
+
+    assert shown() == ["AGENTS.md", "AGENTS.md", "CLAUDE.md", "CLAUDE.md"]
+    sites[0].ok("uninstall", "--target", sites[0].project)
+    assert shown() == ["AGENTS.md", "CLAUDE.md"]
+    sites[1].ok("uninstall", "--target", sites[1].project)
+    assert shown() == []
+
+
+def test_what_somebody_wrote_between_our_markers_stays(tmp_path):
+    """Text that was typed into a block is no part of it: install puts it behind the block, uninstall leaves it, and CLAUDE.md too."""
+    for name in ("CLAUDE.md", "AGENTS.md"):
+        for again in (False, True):
+            site = Site(tmp_path / name / str(again))
+            site.install(agents="claude")
+            path = site.project / name
+            lines = path.read_bytes().splitlines(keepends=True)
+            path.write_bytes(b"".join([*lines[:-1], b"# My own rules\n", b"Be kind.\n", lines[-1]]))
+            if again:
+                site.install(agents="claude")
+                assert site.healthy()
+            site.ok("uninstall", "--target", site.project)
+            assert path.read_bytes() == b"# My own rules\nBe kind.\n"
+
+
+def test_a_file_that_is_no_utf8_text_is_left_alone(tmp_path):
+    """A UTF-16 AGENTS.md is refused before anything is written."""
+    site = Site(tmp_path)
+    (site.project / "AGENTS.md").write_bytes("Rules.\n".encode("utf-16"))
+    before = site.files()
+    assert site.engine("install", "--target", site.project, "--agents", "none")[1]["code"] == "bad-config"
+    assert site.files() == before
+
+
+def test_a_file_with_two_names_keeps_both(tmp_path):
+    """A hard link is written as it is, and stays one file."""
+    site = Site(tmp_path, {"AGENTS.md": "One.\n"})
+    (site.project / "other.md").hardlink_to(site.project / "AGENTS.md") if hasattr(Path, "hardlink_to") else os.link(
+        site.project / "AGENTS.md", site.project / "other.md")
+    before = site.files()
+    site.install(agents="none")
+    assert (site.project / "other.md").read_bytes() == (site.project / "AGENTS.md").read_bytes()
+    site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
+    assert (site.project / "AGENTS.md").stat().st_nlink == 2
+
+
+def test_a_project_by_two_names_is_one(tmp_path):
+    """Installed through a link and uninstalled without it, or the other way round, nothing is doubled or left."""
+    site = Site(tmp_path, {"AGENTS.md": "One.\n"})
+    before = site.files()
+    link = tmp_path / "link"
+    link.symlink_to(site.project)
+    site.ok("install", "--target", link, "--agents", ALL)
+    assert site.install()["files"] == []
+    site.ok("uninstall", "--target", link)
+    assert site.files() == before
+
+
+def test_one_odd_file_does_not_keep_the_rest_from_being_undone(tmp_path):
+    """What cannot be read or leads elsewhere by now is left and said; all else is taken out."""
+    site = Site(tmp_path, {"AGENTS.md": "One.\n"})
+    site.install()
+    (site.project / "AGENTS.md").unlink()
+    (site.project / "AGENTS.md").mkdir()
+    site.config("codex").unlink()
+    site.config("codex").symlink_to(os.devnull)
+    (site.project / "GEMINI.md").unlink()
+    (site.project / "GEMINI.md").symlink_to(tmp_path / "elsewhere.md")
+    (tmp_path / "elsewhere.md").write_text("Theirs.\n", "utf-8")
+    left = site.ok("uninstall", "--target", site.project)["left"]
+    assert any("AGENTS.md" in sentence for sentence in left)
+    assert not site.config("claude").exists()
+    assert not (site.vault / "engine.py").exists()
+    assert (tmp_path / "elsewhere.md").read_text("utf-8") == "Theirs.\n"
+
+
+def test_places_that_cannot_hold_a_memory_are_refused(tmp_path, git):
+    """The project itself, what is around it, git's folder, a vault as the project, another's vault, a linked worktree."""
+    site = Site(tmp_path, git=False)
+    git(site.project, "init", "-q")
+    git(site.project, "commit", "-qm", "x", "--allow-empty")
+    before = site.files()
+    for words in (("--vault", "."), ("--vault", ".."), ("--vault", ".git/m")):
+        assert site.engine("install", "--target", site.project, *words)[1]["code"] == "bad-value", words
+    assert site.engine("install", "--target", site.project, "--tracked", "--vault", tmp_path / "far")[1]["code"] == "bad-value"
+    assert site.files() == before
+    site.install(agents="none")
+    assert site.engine("install", "--target", site.vault)[1]["code"] == "bad-value"
+    git(site.project, "worktree", "add", "-q", tmp_path / "tree")
+    assert site.engine("install", "--target", tmp_path / "tree")[1]["code"] == "bad-value"
+    other = Site(tmp_path / "b")
+    other.vault.symlink_to(site.vault)
+    assert other.engine("install", "--target", other.project)[1]["code"] == "vault-exists"
+
+
+def test_a_project_that_is_gone_is_no_failure_of_hooks_elsewhere(tmp_path):
+    """A user's own hook of a deleted project, or of one without its engine, ends quietly."""
+    for name in ("codex", "gemini", "cursor"):
+        site = Site(tmp_path / name)
+        site.install(agents=name)
+        hooks, adapter = site.hooks(name)
+        given = json.dumps({**adapter["examples"]["session-start"], "cwd": str(site.home)}).encode()
+        for path in (site.vault / "engine.py", site.project):
+            (path.unlink if path.is_file() else lambda path=path: shutil.rmtree(path))()
+            status, out, _ = site.run(hooks["session-start"], given, cwd=site.home)
+            assert (status, out) == (0, "")
+
+
+def test_bytecode_that_was_cut_short_is_made_again(tmp_path):
+    """A full disk may leave half of it: the launcher runs all the same, and the next start has it whole."""
+    site = Site(tmp_path)
+    site.install(agents="none")
+    (kept,) = (site.vault / ".muniment" / "local" / "bytecode").rglob("*.pyc")
+    whole = kept.read_bytes()
+    for size in (20, len(whole) // 2, len(whole) - 1):
+        kept.write_bytes(whole[:size])
+        assert site.run([sys.executable, site.vault / "muniment.py", "status"])[0] == 0
+        assert site.run([sys.executable, site.vault / "muniment.py", "status"])[0] == 0
+        assert len(kept.read_bytes()) == len(whole)
+
+
+def test_tracked_hooks_find_the_project_in_a_subfolder(tmp_path, git):
+    """The committed hook of a project below the repository's root opens that project's run, from any folder of it."""
+    site = Site(tmp_path, git=False)
+    git(site.project, "init", "-q")
+    site.project = site.project / "svc"
+    site.vault = site.project / "memory"
+    (site.project / "src").mkdir(parents=True)
+    site.install("--tracked", agents="codex,cursor")
+    for name in ("codex", "cursor"):
+        path = site.config(name, "tracked")
+        line = json.dumps(json.loads(path.read_text("utf-8"))["hooks"])
+        assert str(tmp_path) not in line
+    said = json.loads(site.config("codex", "tracked").read_text("utf-8"))["hooks"]["SessionStart"][0]["hooks"][0]["command"]
+    given = {"session_id": "s-1", "hook_event_name": "SessionStart", "cwd": str(site.project / "src"), "source": "startup"}
+    status, out, err = site.run(["/bin/sh", "-c", said], json.dumps(given).encode(), cwd=site.project / "src")
+    assert status == 0, err
+    assert "run R" in out
+
+
+def test_an_upgrade_names_its_project_and_another_python_changes_nothing(tmp_path):
+    """Upgrade --target works from anywhere; the Python that is bound stays bound while it works."""
+    site = Site(tmp_path)
+    site.install(agents="claude")
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)
+    words = ["install", "--target", site.project, "--agents", "claude", "--json"]
+    status, out, _ = site.run([python, "-c", IMPORTED, *words])
+    assert (status, json.loads(out)["files"]) == (0, [])
+    status, out, err = site.run([sys.executable, "-c", IMPORTED, "upgrade", "--target", site.project, "--json"], cwd=tmp_path)
+    assert (status, json.loads(out or err)["files"]) == (0, [])
