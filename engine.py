@@ -9486,7 +9486,7 @@ def import_lines(work: Work, lines: list[str], folder: str, allow_secret: bool, 
             if (does == "source") == bool(taken):
                 raise Usage("bad-operation", "%s: the first line, and no other, is the source" % does, "see PROTOCOL.md section 8.1")
             if taken is None:
-                taken, files = _Import(work, op, sha256(text), allow_secret, adopted), _parse_files(op, folder)
+                taken, files = _Import(work, op, sha256(text), allow_secret, adopted), _parse_files(op, folder, allow_secret)
             else:
                 taken.carry_out(does, op)
         except (Refused, Usage) as error:
@@ -9495,13 +9495,13 @@ def import_lines(work: Work, lines: list[str], folder: str, allow_secret: bool, 
     if taken is None:
         raise Usage("bad-operation", "the file is empty: its first line is the source", "see PROTOCOL.md section 8.1")
     taken.end()
-    kept = [{"path": path, "sha256": keep_bytes(work.vault, _read_source(path, due, hint))} for path, due, hint in files if taken.runs]
+    kept = [{"path": path, "sha256": keep_bytes(work.vault, _read_source(path, due, hint, True))} for path, due, hint in files if taken.runs]
     kept += [{"path": "-", "sha256": keep_bytes(work.vault, text.encode("utf-8"))}] if taken.runs else []
     work.commit()
     return {**taken.receipt(), "kept": kept, "warnings": work.warnings}
 
 
-def _parse_files(op: Row, folder: str) -> list[tuple[str, str, str]]:
+def _parse_files(op: Row, folder: str, allow_secret: bool) -> list[tuple[str, str, str]]:
     """Return path and hash of what a store was read from, and how it is read again; refuse a file that is not what it was."""
     files, reader = op.get("files", []), "legacy/%s.py" % op["format"].replace("-", "_")
     hint = "read it again: python3 %s PATH > FILE.jsonl, and import that" % reader
@@ -9510,11 +9510,11 @@ def _parse_files(op: Row, folder: str) -> list[tuple[str, str, str]]:
         raise Refused("bad-value", 'files: a list of {"path":...,"sha256":...} is needed', hint)
     found = [(os.path.join(folder, parse_line(one["path"], "path", _PATH_MAX)), one["sha256"], hint) for one in files]
     for path, due, _ in found:
-        _read_source(path, due, hint)
+        _read_source(path, due, hint, allow_secret)
     return found
 
 
-def _read_source(path: str, due: str, hint: str) -> bytes:
+def _read_source(path: str, due: str, hint: str, allow_secret: bool) -> bytes:
     """Return the bytes that a store was read from, or refuse."""
     try:
         data = read_file(path)
@@ -9522,6 +9522,10 @@ def _read_source(path: str, due: str, hint: str) -> bytes:
         raise Refused("source-changed", "%s: %s" % (path, error.strerror), hint) from None
     if sha256(data) != due:
         raise Refused("source-changed", "%s is not what it was when it was read" % path, hint)
+    found = None if allow_secret else find_secret(data.decode("utf-8", "replace"))
+    if found:  # it would be kept whole, with what no line of the import says
+        raise Refused("secret", "%s: characters %d to %d look like %s" % (path, found[1] + 1, found[2], found[0]),
+                      "take it out of the store, or --allow-secret", path=path)
     return data
 
 
@@ -10089,7 +10093,7 @@ def _as_notes(vault: Vault, state: State) -> tuple[dict[str, str], Row]:
     return dict(files, **{"MEMORY.md": "".join(parts)}), {"runs": 0, "entries": 0, "claims": len(doors), "subjects": len(doors)}
 
 
-# == INSTALL == what lays the memory in a project, and takes it out == 460 ==
+# == INSTALL == what lays the memory in a project, takes in other agents', and takes it out == 460 ==
 
 #: What making a vault puts into its folder.
 _NEW_NAMES = (*RESERVED, ".gitignore", ".gitattributes")
@@ -11547,12 +11551,13 @@ def _zsh(rows: list[Any]) -> str:
               "  if [[ -z $name ]]; then _describe command commands; return; fi",
               "  shift $((i - 1)) words", "  (( CURRENT -= i - 1 ))", "  case $name in"]
     for command, options in rows:
-        specs = []
+        specs: list[str] = []
         for flags, said in options:
             help_text = re.sub(r"([\[\]:\\])", r"\\\1", said["help"])
             value = "(%s)" % " ".join(_choices(said)) if _choices(said) else "_files"
             if not flags[0].startswith("-"):
-                specs.append("*:%s:%s" % (flags[0], value))
+                nth = "*" if said.get("nargs") == "*" else str(1 + sum(not one.startswith(("-", "*-")) for one in specs))
+                specs.append("%s:%s:%s" % (nth, flags[0], value))
             else:
                 many = "*" if said.get("action") == "append" else ""
                 specs.append("%s%s[%s]%s" % (many, flags[0], help_text, "" if _is_switch(said) else ":value:" + value))

@@ -688,7 +688,8 @@ def read_records(folder: Folder, story: Story, kind: str) -> dict[str, dict]:
         of_tier = OF_TIER.get(str(record.get("tier")), {}) if kind == "proposals" else {}
         for field, form in {**fields, **of_tier}.items():
             value = record.get(field.rstrip("?"))
-            if not has_form(value, form) and not (value is None and field.endswith("?")):
+            words = value if form is list and isinstance(value, list) else ()
+            if not (has_form(value, form) and all(isinstance(one, str) for one in words)) and not (value is None and field.endswith("?")):
                 raise CannotRead("%s: no usable %r" % (path, field.rstrip("?")))
         found[name.split(".")[0]] = record
     return found
@@ -971,7 +972,7 @@ def main() -> int:
     try:
         operations = read(sys.argv[1])
     except CannotRead as error:
-        sys.stderr.write("cannot read: %s\n" % error)
+        sys.stderr.write("cannot read: %s\n" % clean(str(error)))
         return 3
     lines = [json.dumps(operation, ensure_ascii=False) + "\n" for operation in operations]
     sys.stdout.buffer.write("".join(lines).encode(errors="backslashreplace"))

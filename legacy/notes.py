@@ -61,8 +61,8 @@ BULLET = re.compile(r"( *)([-*+])( +|$)(.*)$")
 HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 BLOCK = re.compile(r" *(?:\d+[.)]\s|>|\||<|[-*_]{3})")  # what ends a paragraph without an empty line
 FENCE = re.compile(r" *(`{3,}|~{3,})")
-INDEX_LINE = re.compile(r"\[(?!\[)(?P<title>[^\]]*)\]\(<?(?P<file>[^)>]+?)>?\)|\[\[(?P<wiki>[^\]|#]+)[^\]]*\]\]")
-WIKILINK = re.compile(r"\[\[([^\]|#^]+)[^\]]*\]\]|\bvault:([\w./-]*[\w-])")
+INDEX_LINE = re.compile(r"\[(?!\[)(?P<title>[^\]]*)\]\(<?(?P<file>[^)>]+?)>?\)|\[\[(?P<wiki>[^\[\]|#]{1,500})[^\[\]]{0,500}\]\]")
+WIKILINK = re.compile(r"\[\[([^\[\]|#^]{1,500})[^\[\]]{0,500}\]\]|\bvault:([\w./-]*[\w-])")
 FILELINK = re.compile(r"\]\(<?([^)>\s]+?\.(?:md|markdown))(?:#[^)>]*)?>?(?:\s+\"[^\"]*\")?\)", re.IGNORECASE)
 SENTENCE = re.compile("(?s).+?[.!?…](?=\\s|$)|.+?[。\uff01\uff1f]")  # the last three are full stops of Chinese and Japanese
 URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s]+")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -18,8 +19,8 @@ def test_a_script_names_every_command_and_option(bare, shell):
     script = bare.ok("completion", shell)["script"]
     assert bare.call("completion", shell, plain=True).out == script
     for name, option in OPTIONS:
-        lines = [line for line in script.splitlines() if name in line]
-        assert any((option[2:] if shell == "fish" else option) in line for line in lines), (name, option)
+        forms = {"bash": r"    %s\) .*(?<![\w-])%s(?![\w-])", "zsh": r"    %s\) .*'\*?%s\[", "fish": r".*_from %s' -l %s "}
+        assert re.search(forms[shell] % (name, option[2:] if shell == "fish" else option), script, re.MULTILINE), (name, option)
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=script.encode(), check=True, timeout=60)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -97,3 +98,15 @@ def test_a_changed_folder_brings_no_question_about_what_it_says_as_before(projec
     assert {key: project.ok("recall", key)["status"] for key in ("one", "two")} == {"one": "current", "two": "current"}
     assert [project.current(key)["text"] for key in ("one", "two")] == ["Another.", "Two, changed."]
     assert take("notes", folder).data["left"] == []
+
+
+@pytest.mark.parametrize("reader", ["bimri", "notes", "mcp_jsonl"])
+def test_readers_refuse_the_engines_characters(reader):
+    """Each reader, which must run without the engine, escapes exactly what a line of the engine may not hold."""
+    module = readers.load(reader)
+    pattern = module.NOT_IN_LINE if reader == "bimri" else re.compile("[\t\n]|" + module.REFUSED.pattern)
+    for number in [*range(0x3100), *range(0xFE00, 0x10000), 0x1F600]:
+        character = chr(number)
+        if 0xD800 <= number < 0xE000:
+            continue
+        assert bool(pattern.search(character)) == (readers.engine.find_refused(character) is not None), hex(number)
