@@ -8185,8 +8185,9 @@ def maintain(call: Call, args: Row) -> Result:
     reading = Reading(call)
     state, today = reading.state, format_at(call.clock())
     entries = state.dicts(
-        "SELECT e.id, e.run, e.at, e.importance, e.ref, e.text FROM entry e LEFT JOIN mark m ON m.tag=e.tag"
+        "SELECT e.id, e.run, e.at, e.importance, e.ref, e.text FROM entry e LEFT JOIN mark m ON m.tag=e.tag LEFT JOIN run r ON r.id=e.run"
         " WHERE e.text IS NOT NULL AND e.seq>ifnull(m.seq, -1) AND NOT EXISTS(SELECT 1 FROM cite WHERE entry=e.id)"
+        " AND ifnull(r.origin, 0)=0"  # what was imported was curated where it was made
         " AND ifnull(e.ref, '')<>? ORDER BY e.at, e.seq, e.tag", COMPACTED_REF)
     residency = Residency(state)
     cooling = sorted((d for d in residency.hot if d["tier"] != 1), key=lambda d: (-d["expired"], d["heat"], d["key"]))
@@ -9442,7 +9443,7 @@ def _erased(work: Work, erasures: list[str], targets: list[str], files: list[str
 #: Fields of an operation of `import`: what does it -> names, `do` apart.
 IMPORTED = {
     "source": ("format", "name", "files"),
-    "open": ("run", "actor", "session", "dated"),
+    "open": ("run", "actor", "session", "dated", "snapshot"),
     "journal": ("run", "id", *OPERATIONS["journal"], "dated"),
     "propose": ("run", "id", "base", *(one for one in OPERATIONS["propose"] if one not in ("new_subject", "clear")), "dated"),
     "sync": ("run",),
@@ -9495,7 +9496,8 @@ def import_lines(work: Work, lines: list[str], folder: str, allow_secret: bool, 
     if taken is None:
         raise Usage("bad-operation", "the file is empty: its first line is the source", "see PROTOCOL.md section 8.1")
     taken.end()
-    kept = [{"path": path, "sha256": keep_bytes(work.vault, _read_source(path, due, hint, True))} for path, due, hint in files if taken.runs]
+    kept = [{"path": path, "sha256": keep_bytes(work.vault, _read_source(path, due, hint, True))}
+            for path, due, hint in files if taken.runs]
     kept += [{"path": "-", "sha256": keep_bytes(work.vault, text.encode("utf-8"))}] if taken.runs else []
     work.commit()
     return {**taken.receipt(), "kept": kept, "warnings": work.warnings}
@@ -9517,7 +9519,11 @@ def _parse_files(op: Row, folder: str, allow_secret: bool) -> list[tuple[str, st
 def _read_source(path: str, due: str, hint: str, allow_secret: bool) -> bytes:
     """Return the bytes that a store was read from, or refuse."""
     try:
-        data = read_file(path)
+        size = os.stat(path).st_size
+        if size > INPUT_BYTES_MAX or not os.path.isfile(path):
+            raise OSError(errno.EFBIG, "no file, or one of more than %d bytes" % INPUT_BYTES_MAX)
+        with open(path, "rb") as file:
+            data = file.read(size)  # what has no size, as a device's, is never waited for
     except OSError as error:
         raise Refused("source-changed", "%s: %s" % (path, error.strerror), hint) from None
     if sha256(data) != due:
@@ -9560,6 +9566,7 @@ class _Import:
 
     def __init__(self, work: Work, op: Row, digest: str, allow_secret: bool, adopted: bool) -> None:
         self.work, self.state, self.allow_secret, self.adopted = work, work.state, allow_secret, adopted
+        refuse_secrets(allow_secret, name=op.get("name"))
         source = {"format": parse_word(op.get("format"), ACTOR_PATTERN, 40, "format"), "name": parse_line(op.get("name"), "name")}
         self.source, self.origin = source, dict(source, sha256=digest)
         self.is_own = source == {"format": OWN_FORMAT, "name": work.vault.id}
@@ -9577,11 +9584,13 @@ class _Import:
         self.notes: dict[str, list[Row]] = {"left": [], "converted": []}
         self.unmatched: dict[str, int] = {}
         self.labels: dict[str, list[str]] = {}
+        self.last = ""  # the run of this source that came last
         sql = "SELECT e.id, e.body FROM event e JOIN run r ON r.id=e.id WHERE r.origin=1 ORDER BY e.at, e.seq, e.tag"
         for run, body in self.state.rows(sql):
             origin = json.loads(body)["origin"]
             if origin["format"] == source["format"] and origin["name"] == source["name"]:
                 self.labels.setdefault(origin.get("id", ""), []).append(run)
+                self.last = run
         self.own = {run for runs in self.labels.values() for run in runs}
         self.known: set[str] = set()  # the keys of which it had made something before
         self.said = self._said_before() if self.own else {}
@@ -9601,6 +9610,7 @@ class _Import:
 
     def carry_out(self, does: str, op: Row) -> None:
         """Carry out one operation, or refuse."""
+        refuse_secrets(self.allow_secret, **{name: op.get(name) for name in ("run", "session", "what", "why", "how") if does != "propose"})
         if does in self.notes:
             self.notes[does].append({name: parse_line(op.get(name), name) for name in IMPORTED[does]})
             return
@@ -9623,6 +9633,10 @@ class _Import:
         fields = {"actor": parse_word(op.get("actor"), ACTOR_PATTERN, 40, "actor"), "dated": _parse_dated(op),
                   "session": None if op.get("session") is None else parse_line(op["session"], "session", 200)}
         found = self.labels.get(label)
+        if op.get("snapshot", False) not in (True, False):
+            raise Refused("bad-value", "snapshot: %s is neither true nor false" % quote(op["snapshot"]))
+        if op.get("snapshot") and found and self.last not in found:
+            found = None  # the store says again what it had said before it changed: it says it now
         if found or (self.is_own and (self.state.find_run(label) or self.state.find_event(label))):
             self.here[label] = [self.said[run] for run in found or ()]
             return
@@ -9706,7 +9720,7 @@ class _Import:
     def _find_twin(self, key: str, fields: Row, among: list[Any] | None) -> str | None:
         """Return a claim of this source that says of a key what a line says, among some or all of them, or None."""
         asked = (fields["value"]["op"] == "set", effect_of(fields["value"]), fields["trust"], fields["source"])
-        own = [c for c in self.state.records_of(key)[0] if c.run in self.own]
+        own = [c for c in self.state.records_of(key)[0] if c.run in self.own] if key in self.known else []
         claims = own if among is None else [*among, *(c for c in own if c.outcome == "held")]  # what waits for the owner is asked once
         return next((c.id for c in claims if (c.op == "set", c.effect, c.trust, c.source) == asked and c.op == "set"), None)
 
@@ -10112,7 +10126,7 @@ def cmd_install(call: Call, args: Row) -> Result:
         raise Refused("bad-value", "%s is not in %s: git cannot carry it" % (site.vault, site.project), "name a folder in the project")
     site.python = find_python(args["python"]) if args["python"] else _bound_python(site)
     site.agents = _parse_agents(args["agents"]) if args["agents"] != "auto" else sorted({*site.agents, *find_agents(site)})
-    return _lay(call, site, args["dry_run"])
+    return _lay(call, site, args["dry_run"], not args["no_import"])
 
 
 def _bound_python(site: Site) -> str:
@@ -10158,8 +10172,8 @@ def cmd_upgrade(call: Call, args: Row) -> Result:
     return _lay(call, site, args["dry_run"])
 
 
-def _lay(call: Call, site: Site, dry_run: bool) -> Result:
-    """Change what has to be changed, prove it, and return the receipt."""
+def _lay(call: Call, site: Site, dry_run: bool, older: bool = False) -> Result:
+    """Change what has to be changed, prove it, import an ``older`` memory, and return the receipt."""
     patches, left = plan_patches(site)
     changes = [c for c in (*plan_supplies(site), *patches) if c.before != c.after]
     is_new = not is_vault(site.vault)
@@ -10192,7 +10206,7 @@ def _lay(call: Call, site: Site, dry_run: bool) -> Result:
             remove_tree(path)
         remove_folders(folders)
         raise
-    return dict(result, imported=_import_older(call, site), receipt=receipt)
+    return dict(result, imported=_import_older(call, site, older), receipt=receipt)
 
 
 def _word_for(change: Any) -> str:
@@ -10284,9 +10298,9 @@ def _restore(path: str, data: bytes | None) -> None:
 _OLDER = ("bimri.md", "BIMRI.md", ".bimri")
 
 
-def _import_older(call: Call, site: Site) -> Row | None:
-    """Import the older memory that lies in the project, if there is one; return what became of it. It is left as it is."""
-    if not any(os.path.lexists(os.path.join(site.project, name)) for name in _OLDER):
+def _import_older(call: Call, site: Site, wanted: bool) -> Row | None:
+    """Import the older memory that lies in the project, if there is one and it is wanted; return what became of it. It stays as it is."""
+    if not wanted or not any(os.path.lexists(os.path.join(site.project, name)) for name in _OLDER):
         return None
     reader = find_reader("bimri")
     if reader is None:
@@ -10939,6 +10953,10 @@ class _Session:
         return result
 
 
+#: In JSON a backslash that is none of an escape, a whole pair, or half of one: the package never answers a line that has a half.
+_SURROGATE = r"\\\\|\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+
+
 class _Wire:
     """A client's lines, read and written by threads that keep no process alive: nothing waits for a pipe."""
 
@@ -10961,7 +10979,7 @@ class _Wire:
 
         line = await self.asked.get()
         if line is not None:
-            return str(line, "utf-8", "replace")
+            return re.sub(_SURROGATE, lambda found: str(found[0]) if len(found[0]) != 6 else "\\ufffd", str(line, "utf-8", "replace"))
         await asyncio.sleep(0.05)  # what was read last may be on its way to the session
         if self.session.open:
             await asyncio.wait(self.session.open, timeout=_LAST_S)
@@ -11378,13 +11396,15 @@ def _say_import(r: Result) -> None:
         print(printable("%(format)s, %(name)s: " % r["source"] + "%d runs, %d entries, %d proposals" % (
             len(r["runs"]), r["entries"], r["proposals"])))
         print("subjects as imported: " + (", ".join("tier %s %d" % item for item in r["tiers"].items() if item[1]) or "none"))
+        if len(r["kept"]) > 1:
+            print("%d files that it was read from are kept in recovery/" % (len(r["kept"]) - 1))
     else:
         print("nothing new")
     for name, what in (("same", "said here already"), ("staged", "left staged")):
         if r[name]:
             print("%d proposals %s" % (r[name], what))
     for row in r["beside"]:
-        print("beside: %(key)s %(proposal)s; the owner answers: review %(key)s" % row)
+        print("beside: %(key)s %(proposal)s; recall %(key)s shows what stands, review %(key)s asks where it is open" % row)
     for row in r["converted"]:
         print(printable("converted: %(what)s: %(how)s" % row))
     for row in r["left"]:
@@ -11700,7 +11720,8 @@ COMMANDS = (
         _arg("--target", default=".", metavar="DIR", help="the project; default this folder"),
         _arg("--agents", default="auto", metavar="LIST", help="names from templates/agents/, with commas, or none; default those in use"),
         _arg("--tracked", action="store_true", help="let git carry the memory and its engine"),
-        _arg("--python", metavar="PATH", help="what runs it from hooks; default the Python that runs this"), _DRY)),
+        _arg("--python", metavar="PATH", help="what runs it from hooks; default the Python that runs this"),
+        _arg("--no-import", action="store_true", help="leave out an older memory that lies there"), _DRY)),
     Command("upgrade", "put this engine in the place of a project's own", cmd_upgrade, _say_install, (
         _arg("--target", metavar="DIR", help="the project; default this folder"), _DRY)),
     Command("uninstall", "take out of a project what install wrote; the vault stays", cmd_uninstall, _say_uninstall, (

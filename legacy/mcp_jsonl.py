@@ -232,7 +232,7 @@ def read(path: str | os.PathLike[str]) -> list[Operation]:
     name = escape(where)
     name = name if len(name) <= TEXT_MAX else name[:TEXT_MAX - 17] + "-" + hashlib.sha256(name.encode("utf-8")).hexdigest()[:16]
     return [{"do": "source", "format": "mcp-jsonl", "name": name, "files": [{"path": where, "sha256": sha256}]},
-            {"do": "open", "run": run, "actor": "mcp-memory"}, *claims, {"do": "sync", "run": run},
+            {"do": "open", "run": run, "actor": "mcp-memory", "snapshot": True}, *claims, {"do": "sync", "run": run},
             {"do": "close", "run": run, "outcome": "success", "summary": "Imported: %d entities, %d relations." % (
                 len(claims), len(graph.relations))}, *graph.receipt]
 

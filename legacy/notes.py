@@ -956,7 +956,7 @@ def read(path: str | os.PathLike[str], kind: str = "notes") -> list[Operation]:
     said = len({operation["key"] for operation in operations if operation["do"] == "propose"})
     close = {"do": "close", "run": run, "outcome": "success", "summary": "Imported: %d subjects from %d files." % (said, len(files))}
     actor = "claude" if kind == "claude-memory" else "notes"
-    return [source, {"do": "open", "run": run, "actor": actor}, *({**operation, "run": run} for operation in operations),
+    return [source, {"do": "open", "run": run, "actor": actor, "snapshot": True}, *({**operation, "run": run} for operation in operations),
             {"do": "sync", "run": run}, close, *receipt.operations]
 
 

@@ -13,7 +13,7 @@ LEGACY = scratch.ROOT / "legacy"
 #: Operation -> the fields that it must have, and those that it may have.
 FIELDS = {
     "source": ({"format", "name"}, {"files"}),
-    "open": ({"run", "actor"}, {"dated", "session"}),
+    "open": ({"run", "actor"}, {"dated", "session", "snapshot"}),
     "journal": ({"run", "text"}, {"id", "importance", "ref", "dated"}),
     "propose": ({"run", "key"}, {
         "id", "base", "op", "tier", "text", "detail", "why", "evidence", "links", "tags", "source", "trust", "until", "kind",

@@ -150,7 +150,7 @@ def test_a_vault_comes_back_from_its_export(bare, tmp_path_factory, count, texts
 
     There are conflicts, touches, closes, reopenings, answers, withdrawals, joined copies, adopted edits and erased text.
     """
-    check_histories(bare, tmp_path_factory, count, texts, 10)
+    check_histories(bare, tmp_path_factory, count, texts, 5)
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -598,7 +599,7 @@ def test_imports_by_chance(bare, tmp_path_factory):
     """Whatever a file holds, it comes in as a whole or not at all, once, beside what others said, also when it grew between."""
     taken = []
 
-    @settings(max_examples=25)
+    @settings(max_examples=10)
     @given(CHOICES, st.integers(0, 4))
     def check(choices, cut):
         taken.append(check_by_chance(bare, tmp_path_factory.mktemp("chance"), choices, cut))
@@ -617,3 +618,40 @@ def test_many_imports_by_chance(bare, tmp_path_factory):
         check_by_chance(bare, tmp_path_factory.mktemp("chance"), choices, cut)
 
     check()
+
+
+def test_a_file_in_the_vaults_own_name_replaces_nothing(project):
+    """Ids of this vault's claims, said with other words, are no base: the owner's decision stands, and what comes in stands beside it."""
+    run = project.start()
+    owned = project.owned(run, "stack.database", "PostgreSQL.", "--tier", "1", "--kind", "decision")
+    vault = json.loads((project.vault / ".muniment" / "format.json").read_text("utf-8"))["vault"]
+    lines = [{"do": "source", "format": "muniment", "name": vault}, {"do": "open", "run": run, "actor": "owner"},
+             {"do": "propose", "run": run, "id": owned, "key": "stack.database", "tier": 2, "text": "Anything."},
+             {"do": "open", "run": "other", "actor": "owner"},
+             {"do": "propose", "run": "other", "base": [owned], "key": "stack.database", "tier": 1, "kind": "decision", "text": "MongoDB."},
+             {"do": "sync", "run": "other"}]
+    reply = project.call("import", "-", "--human-approved", stdin="".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert reply.status in (0, 3, 4)
+    assert (project.current("stack.database")["text"], project.current("stack.database")["trust"]) == ("PostgreSQL.", "confirmed")
+
+
+@pytest.mark.skipif(not Path("/proc/kmsg").exists(), reason="needs a file without a size")
+def test_a_source_file_without_a_size_is_not_waited_for(project):
+    """A device, or a file of the system's that never ends, is refused at once."""
+    for path in ("/proc/kmsg", "/dev/zero", "/dev/tty"):
+        lines = [{"do": "source", "format": "notes", "name": "x", "files": [{"path": path, "sha256": "0" * 64}]},
+                 {"do": "open", "run": "r", "actor": "x"}]
+        reply = project.call("import", "-", "--human-approved", stdin="".join(json.dumps(line) + "\n" for line in lines).encode())
+        assert (reply.code, reply.error["cause"]) == ((3, "atomic"), "source-changed")
+
+
+def test_a_credential_in_any_line_is_refused(project):
+    """The name of the store, a session, a label and what was left out are looked through too."""
+    token = "ghp_" + "zQ8wLr2TmX9cVb4NkJ7hGf5dSa3PoIuYtRe1"
+    for source, more in (({"name": token}, {}), ({"name": "x"}, {"session": token}), ({"name": "x"}, {"run": token})):
+        lines = [{"do": "source", "format": "notes", **source}, {"do": "open", "run": "r", "actor": "x", **more}]
+        reply = project.call("import", "-", "--human-approved", stdin="".join(json.dumps(line) + "\n" for line in lines).encode())
+        assert (reply.code, reply.error["cause"]) == ((3, "atomic"), "secret")
+    lines = [{"do": "source", "format": "notes", "name": "x"}, {"do": "left", "what": token, "why": "It is no text."}]
+    reply = project.call("import", "-", "--human-approved", stdin="".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert reply.error["cause"] == "secret"

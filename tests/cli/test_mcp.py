@@ -790,6 +790,17 @@ def test_lines_that_are_no_messages(server):
 
 
 @needs_mcp
+def test_half_a_character_is_answered(server):
+    """Half of a surrogate pair, as clients send it that cut an emoji, is taken as a replacement character; a whole pair stays."""
+    assert server.code("memory_start", actor="a\ud83d") == "bad-value"
+    run = server.start()
+    texts = ("a \\ud83d b", "\ud83d!", "\U0001f600")
+    said = server.ok("memory_record", run=run, operations=[{"do": "journal", "text": text} for text in texts])
+    entries = [server.project.ok("show", row["entry"])["entry"]["text"] for row in said["results"]]
+    assert entries == ["a \\ud83d b", "\ufffd!", "\U0001f600"]
+
+
+@needs_mcp
 def test_a_call_that_is_cancelled_before_its_turn(server, engine):
     """A call that waits for its turn when the client takes it back is not carried out; the one before it is."""
     run = server.start()

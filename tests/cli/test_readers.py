@@ -110,3 +110,25 @@ def test_readers_refuse_the_engines_characters(reader):
         if 0xD800 <= number < 0xE000:
             continue
         assert bool(pattern.search(character)) == (readers.engine.find_refused(character) is not None), hex(number)
+
+
+def test_a_store_that_says_again_what_it_had_said_is_believed(project, take, tmp_path):
+    """From one value to another and back, each reading brings what the store says then; an unchanged one brings nothing."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for text in ("Fly.", "AWS.", "Fly.", "AWS."):
+        (folder / "host.md").write_text("---\ndescription: %s\n---\n" % text, "utf-8")
+        assert len(take("notes", folder)["runs"]) == 1
+        assert project.current("host")["text"] == text
+        assert take("notes", folder)["runs"] == []
+    assert project.ok("maintain")["uncurated"] == []
+
+
+def test_a_store_that_holds_a_credential_is_not_kept(project, take, tmp_path):
+    """What a reader left out is kept with the rest of its file: a credential there refuses the import, unless it is allowed."""
+    path = tmp_path / "rules.md"
+    path.write_text("# Log\n\nThe token is %s today.\n\n- It runs on Fly.\n" % ("ghp_" + "zQ8wLr2TmX9cVb4NkJ7hGf5dSa3PoIuYtRe1"), "utf-8")
+    reply = take("notes", path)
+    assert (reply.code, reply.error["cause"]) == ((3, "atomic"), "secret")
+    assert list((project.vault / ".muniment" / "recovery").iterdir()) == []
+    assert project.call("import", project.folder / "older.jsonl", "--human-approved", "--allow-secret").status == 0
