@@ -8309,7 +8309,7 @@ def _schemas(wanted: bool, strict: bool) -> Callable[[Body], list[str]] | None:
         missing = "the package jsonschema" if jsonschema is None else "the folder %s" % folder
         raise Unsupported("missing-package", "doctor --schema needs %s" % missing,
                           "pip install jsonschema, and keep templates/ beside engine.py")
-    found = {n: json.loads(read_file(os.path.join(folder, n))) for n in sorted(os.listdir(folder)) if n.endswith(".json")}
+    found = {n: json.loads(read_file(os.path.join(folder, n))) for n in sorted(os.listdir(folder)) if n.startswith(("common.", "record-"))}
     registry = referencing.Registry().with_resources((s["$id"], referencing.Resource.from_contents(s)) for s in found.values())
     checks = {kind: jsonschema.Draft202012Validator(found["record-%s.json" % kind], registry=registry) for kind in LETTERS}
     return lambda record: [e.message for e in checks[record["head"]["kind"]].iter_errors(record)]

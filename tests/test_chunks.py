@@ -568,7 +568,7 @@ def test_refs_come_back(ref):
     check_view(replica.state, "journal/%s.md" % run, replica.files["journal/%s.md" % run])
 
 
-@pytest.mark.parametrize("line", ["> y. ", "```\n\n", "\u6f22\u3002", "[["])
+@pytest.mark.parametrize("line", ["> y. ", "\u6f22\u3002", *(pytest.param(slow, marks=pytest.mark.long) for slow in ("```\n\n", "[["))])
 def test_a_detail_of_32_kib(line):
     """A fact with the longest detail is pieces that, joined, are what was proposed: in its note, its history and its card."""
     replica = replicas.World(1, shown=True).replicas[0]
@@ -871,6 +871,7 @@ print("all", flush=True)
 """
 
 
+@pytest.mark.long
 def test_no_long_text_takes_for_ever():
     """A page of one endless line, of nothing but marks or of endless properties is read; what takes a minute never ends."""
     root = engine.__file__.rpartition("engine.py")[0]

@@ -40,6 +40,7 @@ def test_inputs_by_chance_keep_every_promise(targets, made, tmp_path):
     assert (count, broken) == (25, {})
 
 
+@pytest.mark.long
 def test_the_driver_runs_without_a_fuzzer(tmp_path):
     """As a script, with --plain, it ends with 0 where no promise is broken."""
     words = [sys.executable, str(Path(fuzz.__file__)), "--plain", "--seconds", "1", "--keep", str(tmp_path)]

@@ -141,7 +141,8 @@ def check_histories(bare, tmp_path_factory, count, texts, examples):
 
 
 HISTORIES = pytest.mark.parametrize(
-    ("count", "texts"), [(1, FEW), (1, MANY), (2, MANY), (3, FEW)], ids=["1-few", "1-many", "2-many", "3-few"])
+    ("count", "texts"), [(1, MANY), pytest.param(1, FEW, marks=pytest.mark.long), (2, MANY), pytest.param(3, FEW, marks=pytest.mark.long)],
+    ids=["1-many", "1-few", "2-many", "3-few"])
 
 
 @HISTORIES

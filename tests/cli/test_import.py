@@ -511,6 +511,7 @@ def test_what_has_gathered_is_put_down_on_the_way(project, monkeypatch):
     assert told(project, "c.d") == ("two", [], ["one"])
 
 
+@pytest.mark.long
 def test_many_operations_are_quick_enough_to_be_one_unit(project):
     """Some thousand operations are one unit, each key's history followed without a look at all of the others."""
     operations = []

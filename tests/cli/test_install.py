@@ -188,6 +188,7 @@ def test_hooks_of_one_project_are_nothing_to_another(tmp_path, agent):
     assert site.ok("status")["runs"] == 0
 
 
+@pytest.mark.long
 def test_two_projects_share_the_users_files(tmp_path):
     """Each project's hooks stand once in the user's own files, and uninstalling one leaves the other's."""
     one = Site(tmp_path / "a", SHAPES["bare"])
@@ -216,6 +217,7 @@ def test_what_others_wrote_meanwhile_stays(tmp_path):
     assert json.loads(config.read_text("utf-8")) == {"a": 2}
 
 
+@pytest.mark.long
 def test_a_machine_that_remembers_nothing_undoes_it_too(tmp_path):
     """Without local/ (a clone, another machine) blocks and hooks are known by their form."""
     site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
@@ -400,6 +402,7 @@ def test_agents_are_found_by_their_signs(tmp_path):
     assert (status, said["code"]) == (3, "bad-value")
 
 
+@pytest.mark.long
 def test_an_agent_that_is_left_out_loses_its_hooks(tmp_path):
     """A second install for fewer agents takes the others' hooks and imports out, and leaves the files they were in as before."""
     site = Site(tmp_path, SHAPES["settings"])
@@ -413,6 +416,7 @@ def test_an_agent_that_is_left_out_loses_its_hooks(tmp_path):
     assert site.files() == before
 
 
+@pytest.mark.long
 def test_what_was_written_between_two_installations_stays_without_ours(tmp_path):
     """A file that its owner changed after one install, and another install changed again, comes back as the owner's text alone."""
     site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
@@ -427,6 +431,7 @@ def test_what_was_written_between_two_installations_stays_without_ours(tmp_path)
     assert "Journal what you learn" not in text
 
 
+@pytest.mark.long
 def test_a_copied_project_leaves_the_other_alone_and_a_moved_one_takes_its_hooks_along(tmp_path):
     """What a copy remembers of the first project's files is nothing to it; a moved project's hooks are written anew."""
     site = Site(tmp_path / "a", {"AGENTS.md": "Before.\n"})
@@ -450,6 +455,7 @@ def test_a_copied_project_leaves_the_other_alone_and_a_moved_one_takes_its_hooks
     assert not any(path.is_file() for path in moved.home.rglob("*"))
 
 
+@pytest.mark.long
 def test_two_installations_at_once_end_in_one(tmp_path):
     """Whoever comes second finds everything in place or is refused, and takes nothing of the first one's away."""
     site = Site(tmp_path, {"AGENTS.md": "Before.\n"})
@@ -463,6 +469,7 @@ def test_two_installations_at_once_end_in_one(tmp_path):
     assert site.ok("doctor", "--strict")["findings"] == []
 
 
+@pytest.mark.long
 def test_an_installation_that_was_killed_is_completed_or_undone(tmp_path, driver):
     """Ended at any of its writes, the next install completes it, and uninstall gives every byte back."""
     del driver  # only where a process can be ended by a signal
@@ -570,6 +577,7 @@ def test_a_hook_of_the_owners_in_our_group_is_never_lost(tmp_path):
     assert "echo mine" in path.read_text("utf-8")
 
 
+@pytest.mark.long
 def test_what_the_owner_put_into_the_vaults_templates_stays(tmp_path):
     """Uninstall removes what was laid and nothing else, by whichever engine and on whichever machine; a changed file is left and said."""
     site = Site(tmp_path)
@@ -584,6 +592,7 @@ def test_what_the_owner_put_into_the_vaults_templates_stays(tmp_path):
         shutil.rmtree(site.vault / "templates")
 
 
+@pytest.mark.long
 def test_projects_within_one_work_tree_share_gits_list(tmp_path, git):
     """In a monorepo each project's uncommitted files are out of git's sight, and leaving one keeps the other's."""
     root = Site(tmp_path, git=False)
@@ -608,6 +617,7 @@ def test_projects_within_one_work_tree_share_gits_list(tmp_path, git):
     assert shown() == []
 
 
+@pytest.mark.long
 def test_what_somebody_wrote_between_our_markers_stays(tmp_path):
     """Text that was typed into a block is no part of it: install puts it behind the block, uninstall leaves it, and CLAUDE.md too."""
     for name in ("CLAUDE.md", "AGENTS.md"):
@@ -646,6 +656,7 @@ def test_a_file_with_two_names_keeps_both(tmp_path):
     assert (site.project / "AGENTS.md").stat().st_nlink == 2
 
 
+@pytest.mark.long
 def test_a_project_by_two_names_is_one(tmp_path):
     """Installed through a link and uninstalled without it, or the other way round, nothing is doubled or left."""
     site = Site(tmp_path, {"AGENTS.md": "One.\n"})
@@ -695,6 +706,7 @@ def test_places_that_cannot_hold_a_memory_are_refused(tmp_path, git):
     assert other.engine("install", "--target", other.project)[1]["code"] == "vault-exists"
 
 
+@pytest.mark.long
 def test_a_project_that_is_gone_is_no_failure_of_hooks_elsewhere(tmp_path):
     """A user's own hook of a deleted project, or of one without its engine, ends quietly."""
     for name in ("codex", "gemini", "cursor"):
@@ -708,6 +720,7 @@ def test_a_project_that_is_gone_is_no_failure_of_hooks_elsewhere(tmp_path):
             assert (status, out) == (0, "")
 
 
+@pytest.mark.long
 def test_bytecode_that_was_cut_short_is_made_again(tmp_path):
     """A full disk may leave half of it: the launcher runs all the same, and the next start has it whole."""
     site = Site(tmp_path)
@@ -740,6 +753,7 @@ def test_tracked_hooks_find_the_project_in_a_subfolder(tmp_path, git):
     assert "run R" in out
 
 
+@pytest.mark.long
 def test_an_upgrade_names_its_project_and_another_python_changes_nothing(tmp_path):
     """Upgrade --target works from anywhere; the Python that is bound stays bound while it works."""
     site = Site(tmp_path)

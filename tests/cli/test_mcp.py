@@ -849,6 +849,7 @@ def test_a_bug_and_what_prints(serve):
     assert all(word in said for word in ("planted", "printed", "written", "a child read ''"))
 
 
+@pytest.mark.long
 @needs_mcp
 def test_a_client_that_does_not_read(project, tmp_path):
     """A client that asks and never reads what is answered keeps a server neither from working nor from ending."""
