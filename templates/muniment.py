@@ -4,8 +4,13 @@ Laid by `install`. A script is compiled anew each time that it is run; what is i
 the engine's time and size by Python itself; one that was cut short is removed, and made again.
 """
 
-import os
 import sys
+
+if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]  # the vault: a file there that is named as a module of the library's is the owner's, or a clone's
+
+import os
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 
 vault = os.path.dirname(os.path.abspath(__file__))
@@ -14,14 +19,19 @@ if "hook" in sys.argv[1:2] and not os.path.isfile(path):
     print("muniment: the engine is gone from %s" % vault, file=sys.stderr)
     sys.exit(0)  # an agent waits for its hook: a memory that is gone is no failure of its session
 loader = SourceFileLoader("engine", path)
+local = os.path.join(vault, ".muniment", "local")
+bytecode = os.path.join(local, "bytecode")
+with suppress(OSError):  # of a vault that may only be read
+    os.mkdir(local, 0o700)  # it is this user's alone, also where this start makes it
 before = sys.pycache_prefix, sys.dont_write_bytecode
-sys.pycache_prefix, sys.dont_write_bytecode = os.path.join(vault, ".muniment", "local", "bytecode"), False
+sys.pycache_prefix, sys.dont_write_bytecode = bytecode, not os.path.isdir(local)
 try:
     code = loader.get_code("engine")
 except (EOFError, ValueError, TypeError):  # a full disk left half of it
-    from importlib.util import cache_from_source
-
-    os.unlink(cache_from_source(path))
+    for folder, _, names in os.walk(bytecode):
+        for name in names:
+            with suppress(OSError):  # another start was faster
+                os.unlink(os.path.join(folder, name))
     code = loader.source_to_code(loader.get_data(path), path)
 sys.pycache_prefix, sys.dont_write_bytecode = before  # what the engine imports is kept where it always was
 engine = type(sys)("engine")

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +29,14 @@ PINNED_VERSION = "0.1.0"
 FIRST_MS = 1_796_026_365_000
 #: The tags that a scratch vault's replicas get, in turn.
 SCRATCH_TAGS = ("k7qdm2xw", "m3rtw9zh", "p4npy8vj")
+
+
+def stream_of(data):
+    """Return bytes as a standard input: a real file, since the engine may ask the system for it."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with what wraps it
+    file.write(data)
+    file.seek(0)
+    return io.TextIOWrapper(file, encoding="utf-8")
 
 
 class Chance:
@@ -63,12 +72,13 @@ class Scratch:
         out, err, before = io.StringIO(), io.StringIO(), (Path.cwd(), sys.stdin, engine.VERSION)
         try:
             os.chdir(self.folder)
-            sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+            sys.stdin = stream_of(stdin)
             engine.VERSION = PINNED_VERSION
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 status = engine.main(list(words), lambda: self.now_ms, self.chance)
         finally:
             os.chdir(before[0])
+            sys.stdin.close()
             sys.stdin, engine.VERSION = before[1:]
         return status, self._named(out.getvalue()), self._named(err.getvalue())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from unittest import mock
 
 import pytest
 import scratch
@@ -376,9 +377,14 @@ def restored(vault, run):
 
 def installed(vault):
     """Lay the memory in the project, which holds an older one, adopt what Claude Code noted, and take it out again."""
-    folder, home = vault.folder / "noted", os.environ.get("HOME")
-    os.environ["HOME"] = os.environ["USERPROFILE"] = str(vault.folder / "home")
-    (vault.folder / "home").mkdir()
+    home = vault.folder / "home"
+    home.mkdir()
+    with mock.patch.dict(os.environ, {"HOME": str(home), "USERPROFILE": str(home)}):
+        _install_and_leave(vault)
+
+
+def _install_and_leave(vault):
+    folder = vault.folder / "noted"
     folder.mkdir()
     (folder / "one.md").write_text("---\ndescription: Deploys are on Fridays.\n---\n", "utf-8")
     (vault.folder / "CLAUDE.md").symlink_to("/nowhere/CLAUDE.md")
@@ -396,9 +402,6 @@ def installed(vault):
     assert vault("uninstall", "--dry-run")["differences"] is not None
     (vault.vault / "muniment.py").write_text("mine", "utf-8")
     assert vault("uninstall")["left"]
-    for name in ("HOME", "USERPROFILE"):
-        os.environ.pop(name)
-        os.environ.update({} if home is None else {name: home})
 
 
 def went_back(vault, run):

@@ -19,6 +19,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import scratch
 
 ENGINE = Path(__file__).resolve().parents[2] / "engine.py"
 #: The engine as the installed command starts it, from bytecode: a script is compiled anew each time.
@@ -93,12 +94,13 @@ class Project:
     def call(self, *words, stdin=b"", plain=False):
         """Run a command line on the vault in this process, with --json unless ``plain``; return its Reply."""
         out, err, kept = io.StringIO(), io.StringIO(), sys.stdin
-        sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+        sys.stdin = scratch.stream_of(stdin)
         argv = ["--vault", str(self.vault), *([] if plain else ["--json"]), *map(str, words)]
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 status = self.engine.main(argv, lambda: self.now or time.time_ns() // 1_000_000)
         finally:
+            sys.stdin.close()
             sys.stdin = kept
         return Reply(status, out.getvalue(), err.getvalue())
 

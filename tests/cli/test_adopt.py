@@ -36,7 +36,9 @@ def tree(folder):
 def test_its_notes_become_unconfirmed_proposals(project, home):
     """Tier 2 stands as an agent's working claim, tier 1 waits for the owner, and the run says where it comes from."""
     before = tree(home)
-    said = project.call("adopt", "claude-memory")["imported"]
+    reply = project.call("adopt", "claude-memory")
+    said = reply["imported"]
+    assert (reply.status, [row["key"] for row in said["held"]]) == (4, [q["key"] for q in project.ok("review")["questions"]])
     assert tree(home) == before
     assert said["proposals"] == 2
     claims = {body["key"]: body for _, body in project.records("proposal")}

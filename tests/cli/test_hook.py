@@ -810,8 +810,9 @@ def test_old_sessions_wait_where_the_vault_is_busy_again(project, monkeypatch):
 # -- another agent needs a file and no code --
 
 ROBIN = {
-    "name": "robin", "title": "Robin",
-    "events": {"session-start": {"name": "begin"}, "pre-compact": {"name": "shrink"}},
+    "name": "robin", "title": "Robin", "detect": {"project": [".robin"], "home": [], "commands": []}, "imports": None,
+    "config": {"private": "~/.robin.json", "tracked": ".robin.json"}, "root": ".", "start": {}, "at": ["on"], "entry": {"run": "{line}"},
+    "events": {"session-start": {"name": "begin", "timeout": 9}, "pre-compact": {"name": "shrink", "timeout": 9}},
     "input": {"event": ["kind"], "session": ["thread", "id"], "cwd": ["where"], "reason": []},
     "answer": {"session-start": {"say": [{"text": "{brief}"}, "{brief}!"]}, "pre-compact": {"ok": True}},
     "empty": {"ok": False}, "brief_max": 5000, "brief_bytes_max": None,
@@ -847,3 +848,37 @@ def test_a_damaged_file_about_an_agent(project, elsewhere):
         reply = elsewhere(agents, "hook", "session-start", "--agent", "claude", "--project", project.folder, stdin=data)
         assert (reply.status, reply["did"], reply["answer"]) == (0, "nothing", None), agents
     assert project.records("run-open") == []
+
+
+# -- what an agent leaves open or cannot take --
+
+
+@posix
+def test_standard_input_that_stays_open(project):
+    """One whole object is taken without waiting for its end; half of one, nothing, and endless noise are given up soon."""
+    words = [sys.executable, str(ENGINE), "hook", "session-start", "--agent", "claude", "--project", str(project.folder), "--json"]
+    data = json.dumps(given("claude", "session-start", project)).encode()
+    for text, expected in ((data, "started"), (data[:-1], "nothing"), (b"", "nothing")):
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdin.write(text)
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["did"] == expected
+            assert process.wait(30) == 0
+    endless = [sys.executable, "-c", "while True: print('y' * 4000)"]
+    with subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as noise:
+        done = subprocess.run(words, stdin=noise.stdout, capture_output=True, check=False, timeout=30)
+        noise.stdout.close()
+    assert (done.returncode, json.loads(done.stdout)["did"]) == (0, "nothing")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that cannot be written")
+def test_output_that_cannot_be_written(project):
+    """The run is opened, and the session goes on, wherever our words do not go."""
+    words = [sys.executable, str(ENGINE), "hook", "session-start", "--agent", "claude", "--project", str(project.folder)]
+    data = json.dumps(given("claude", "session-start", project)).encode()
+    for redirect in (">/dev/full", "2>/dev/full", ">/dev/full 2>/dev/full"):
+        for text in (data, b"{"):
+            done = subprocess.run(["/bin/sh", "-c", '"$@" ' + redirect, "sh", *words], input=text, capture_output=True, check=False,
+                                  timeout=30)
+            assert done.returncode == 0, (redirect, text, done)
+    assert len(project.records("run-open")) == 1
