@@ -7,9 +7,12 @@ Exit 0; or 3 with the reason on stderr and nothing on stdout, where the store is
 two ways. Only reads. Flat files (v1, v2.0-cc, v3) and v2.1-ca are a state without history, v4 is a state
 with run logs, v5 a history, which is told in the order of its accepted revisions.
 
+Last comes a run that says all of the store as it is now, under a name made from what it says: whatever was changed
+without a run of its own, the vault hears of it.
+
 Made here, since they were not there: keys of what had none (`legacy.r001-e02`, `legacy.pattern-p001`,
-`legacy.v3.t2-20260101-01`), the run `R0-...` of a flat file, an actor `unknown`, and the name of the store:
-its project id, else its first run log's run and time, which stay and go with it, else its folder's name.
+`legacy.v3.t2-20260101-01`), that last run (`now-...`, of a flat file `R0-...`), and an actor `unknown`. The store is named
+by the path at which it really lies.
 """
 
 from __future__ import annotations
@@ -101,7 +104,12 @@ OUTCOME = re.compile(r"\[OUTCOME:(?P<outcome>success|partial|overflow|fail|unrec
 CLOSED = re.compile(r"\[CLOSED:R\d+\s+(?P<time>%s)(?:\s+auto)?\]" % TIME)
 TIER = re.compile(r"##\s+tier\s+([123])\b.*", re.IGNORECASE)
 HEADER = re.compile(r"<!--\s*BIMRI\s+v(?P<version>\d[\w.-]*)(?P<rest>[^>]*)-->")
+END = re.compile(r"<!--\s*END BIMRI\s*-->")
 BULLET = re.compile(r"(?:[-*+]\s+|\d+[.)]\s+)(?=\S)")
+#: What begins like an entry that stands below its brackets: it is one, or it is damaged.
+BRACKETS = re.compile(r"\[(?:[A-Z_]+:|PATTERN\])", re.IGNORECASE)
+#: What looks like an entry of v4 or v2.1-ca; prose, which these allow anywhere, has no two brackets in a row, nor fields.
+LIKE_ENTRY = re.compile(r"\[(?:[A-Z_]+:|[RP]\d)|[RP]?\d+(?:-E\d+)?\]|\[[^\]]*\]\s+\[|.*\[(?:F:R\d|L:R\d|obs:|ev:)")
 
 
 def parse_line(raw: str, forms: list) -> Line | None:
@@ -113,20 +121,40 @@ def parse_line(raw: str, forms: list) -> Line | None:
     return None
 
 
-def split_lines(text: str, fences: bool = False) -> Iterator[tuple[int, str]]:
-    """Give the lines that are not blank, numbered and stripped, without comments; without fenced ones if ``fences``.
+def scan_lines(text: str, fences: bool = False) -> Iterator[tuple[int, str, str]]:
+    """Give the lines, numbered and stripped, each with what it is: `text`, `comment`, `within` one, or `fenced` if ``fences``.
 
     Only CR and LF end a line here, so that a text that holds U+2028 stays one text.
     """
     fenced = comment = False
     for number, line in enumerate(re.split("\r\n|\n|\r", text), 1):
         bare = line.strip()
+        part = "within" if comment else "comment" if bare.startswith("<!--") else "fenced" if fenced else "text"
         if fences and bare.startswith("```"):
-            fenced = not fenced
-        elif comment or bare.startswith("<!--"):
+            fenced, part = not fenced, "fenced"
+        elif part in ("within", "comment"):
             comment = "-->" not in bare
-        elif bare and not fenced:
-            yield number, bare
+        yield number, bare, part
+
+
+def split_lines(text: str, fences: bool = False) -> Iterator[tuple[int, str]]:
+    """Give the lines that are not blank, numbered and stripped, without comments; without fenced ones if ``fences``."""
+    return ((number, bare) for number, bare, part in scan_lines(text, fences) if bare and part == "text")
+
+
+def check_whole(path: str, text: str, ends: bool, fences: bool = False) -> None:
+    """Refuse a memory file that has not the headings of its three tiers, each once and in order, and then its end if it ``ends``."""
+    due, number = ["the heading of tier 1", "the heading of tier 2", "the heading of tier 3"] + ["the line <!-- END BIMRI -->"] * ends, 0
+    for number, line, part in scan_lines(text, fences):
+        if part == "within" and line.startswith("<!--"):
+            raise CannotRead("%s, line %d: a comment begins, and the one before it never ended" % (path, number))
+        heading = TIER.fullmatch(line) if part == "text" else None
+        is_end = ends and part == "comment" and END.fullmatch(line)
+        found = "the heading of tier %s" % heading[1] if heading else "the line <!-- END BIMRI -->" if is_end else None
+        if found and found != (due.pop(0) if due else None):
+            raise CannotRead("%s, line %d: %s: it stands twice, or in the place of another" % (path, number, found))
+    if due:
+        raise CannotRead("%s, line %d: the file ends without %s" % (path, number, due[0]))
 
 
 def split_tiers(text: str, fences: bool = False) -> Iterator[tuple[int | None, int, str]]:
@@ -153,7 +181,7 @@ def read_entries(text: str, forms: list, free: bool = False, fences: bool = Fals
         if begun and (tier or not free):
             last = dict(begun, tier=1 if tier == 1 and begun["tier"] == 2 else begun["tier"], lines=[], at=number)
             found.append(last)
-        elif re.match(r"\[[A-Z_]+:", bare):
+        elif BRACKETS.match(bare):
             last = None
             others.append((tier, number, line))
         elif last and (not last["lines"] or (free and tier != 1) or (last["tier"] == 3 and FALSIFY_IF.fullmatch(line))):
@@ -162,7 +190,7 @@ def read_entries(text: str, forms: list, free: bool = False, fences: bool = Fals
             found.append({"tier": 1, "raw": "", "lines": [bare]})
         else:
             others.append((tier, number, line))
-    others += [(None, entry["at"], entry["raw"]) for entry in found if not entry["lines"]]
+    others += [(entry["tier"], entry["at"], entry["raw"]) for entry in found if not entry["lines"]]
     found = [entry for entry in found if entry["lines"]]
     for entry in found:
         lines = entry.pop("lines")
@@ -300,7 +328,7 @@ class Story:
         self.ends: dict[str, dict] = {}
         self.entries: dict[str, tuple[str, str]] = {}  # id in the store -> (id in the file, time)
         self.lines: dict[str, Line] = {}  # id in the store -> the line of memory
-        self.now: dict[str, dict] = {}  # key -> what stands: effect, trust, source, last, time, open
+        self.now: dict[str, dict] = {}  # key -> what stands: effect, trust, source, last, time, open, and the operation that said it
         self.taken: set[str] = set()
         self.notes: dict[str, dict] = {"left": {}, "converted": {}}
 
@@ -336,6 +364,12 @@ class Story:
             operation = {"do": "open", "run": run, "actor": form, "dated": dated}
             self.runs[run] = [operation, time, time]
             self.put(run, time, operation)
+
+    def open_last(self, run: str, dated: str | None = None) -> None:
+        """Open the run that says all of the store as it is now, after all that was told."""
+        time = max([dated or "", *(time for time, _, _ in self.events)])
+        self.runs[run] = [{"do": "open", "run": run, "actor": UNKNOWN, "dated": dated, "snapshot": True}, time, time]
+        self.put(run, time, self.runs[run][0])
 
     def fit(self, what: str, text: str, block: bool = False) -> str:
         """Give a text without refused characters, and say so if there were any."""
@@ -461,7 +495,8 @@ class Story:
         if fate == "stands" and value["op"] == "touch":
             now.update(last=run, time=time)
         elif fate == "stands":
-            self.now[key] = {"effect": value, "trust": trust, "source": source, "last": run, "time": time, "open": value["op"] == "set"}
+            self.now[key] = {"effect": value, "trust": trust, "source": source, "last": run, "time": time, "open": value["op"] == "set",
+                             "said": operation}
 
     def close(self, run: str, key: str, line: Line, why: str, **when: Any) -> None:
         """Close a subject, if it is open, as the memory has it and not by a proposal."""
@@ -482,6 +517,25 @@ class Story:
             self.claim(run, key, line, "%s@%s" % (key, run), began if time is None else time, opened["dated"])
         if has_ended(line):
             self.close(run, key, line, line["status"], time=began)
+
+    def tell_now(self) -> None:
+        """Tell in a run of its own what the store says now: what was changed in a run that the vault has comes by this, and only by this.
+
+        What the runs before said already is nothing new to `import`. A pattern rests on its line too, since the entries that it
+        names may have been added to a run that the vault had before.
+        """
+        said = [{**now["said"], "key": key} for key, now in sorted(self.now.items())]
+        words = [{name: v for name, v in operation.items() if name not in ("run", "id")} for operation in said]
+        digest = hashlib.sha256(json.dumps([sorted(self.runs), words], sort_keys=True).encode()).hexdigest()
+        label = "now-" + digest[:16]
+        if said:
+            self.open_last(label)
+        for operation in said:
+            own = ["bimri:///bimri.md#" + operation["key"]] if operation["op"] == "set" and operation["tier"] == 3 else []
+            self.put(label, "", {**operation, "run": label, "id": self.name("%s@now" % operation["key"]),
+                                 "evidence": [*operation["evidence"][:31], *own]})
+        if said:
+            self.put(label, "", {"do": "sync", "run": label})
 
     def operations(self) -> list[dict]:
         """Give all operations in order, without what they do not say."""
@@ -584,30 +638,42 @@ def tell_inbox(folder: Folder, story: Story) -> None:
 # == v1, v2.0-cc, v3: a flat file ==
 
 def tell_flat(folder: Folder, story: Story, hot: str, state: dict[str, Any]) -> None:
-    """Tell a flat memory file."""
+    """Tell a flat memory file: the sessions that its entries name, then all of it as it is now."""
     text = folder.text(hot)
     headers = [match for match in HEADER.finditer(text) if match["version"][0] in "123"]
-    if len(headers) != 1 or not any(TIER.fullmatch(line) for _, line in split_lines(text)):
-        raise CannotRead("%s: not one header with a version, or no heading of a tier" % hot)
+    if len(headers) != 1:
+        raise CannotRead("%s: not one header with a version" % hot)
+    check_whole(hot, text, ends=headers[0]["version"].endswith("-cc"))
     made = re.search(r"Last Maintained:\s*([\d-]+)", headers[0]["rest"])
-    whole = "R0-" + folder.read[hot][:12]  # another state of the file is another run
-    story.open(whole, moment(made[1]) if made else None)
     items, others = read_entries(text, FLAT_LINES, free=True)
-    for _, number, line in others:
+    for tier, number, line in others:
+        if tier and BRACKETS.match(BULLET.sub("", line, count=1)):
+            raise CannotRead("%s, line %d: no form of an entry, or one without its text: %s" % (hot, number, line[:120]))
         story.left("%s, line %d: %s" % (hot, number, line), "no form of an entry")
     for day, session in sorted((moment(item[day]) or "", item[run]) for item in items for day, run in
                                (("created", "first"), ("used", "last")) if run in item):
         story.open("session-" + session, day or None)
-    counts, keys = {"T1": 0, "T2-LEGACY": 0, "PATTERN": 0}, set()
+    keyed = key_flat(items, state["bimri_version"][0])
+    for key, item in keyed.items():
+        for run in dict.fromkeys("session-" + item[name] for name in ("first", "last") if name in item):
+            story.claim(run, key, item, item["name"], story.runs[run][1], moment(item.get("created")))
+    whole = "R0-" + folder.read[hot][:12]  # another state of the file is another run
+    story.open_last(whole, moment(made[1]) if made else None)
+    for key, item in keyed.items():
+        story.claim(whole, key, item, item["name"], "", moment(item.get("created")))
+    say_made(story, hot, len(items))
+
+
+def key_flat(items: list[Line], version: str) -> dict[str, Line]:
+    """Give the entries by their keys, with ids and names, as the v5 engine makes them."""
+    counts, keyed = {"T1": 0, "T2-LEGACY": 0, "PATTERN": 0}, {}
     for number, item in enumerate(items, 1):
         kind = ("T1", "T2-LEGACY", "PATTERN")[item["tier"] - 1]
         counts[kind] += "id" not in item
         item.setdefault("id", "%s-%04d" % (kind, counts[kind]))
-        key = free_name("legacy.v%s.%s" % (state["bimri_version"][0], re.sub(r"[^a-z0-9]+", "-", item["id"].lower())), keys)
-        keys.add(key)
-        for run in dict.fromkeys("session-" + item[name] for name in ("first", "last") if name in item) or (whole,):
-            story.claim(run, key, item, "R0-E%d" % number, story.runs[run][1], moment(item.get("created")))
-    say_made(story, hot, len(items))
+        item["name"] = "R0-E%d" % number
+        keyed[free_name("legacy.v%s.%s" % (version, re.sub(r"[^a-z0-9]+", "-", item["id"].lower())), keyed)] = item
+    return keyed
 
 
 def say_made(story: Story, hot: str, count: int) -> None:
@@ -622,16 +688,7 @@ def tell_state(folder: Folder, story: Story, hot: str, state: dict[str, Any]) ->
     """Tell a v2.1-ca or v4 store: its logs, its archives, and its memory as it stands."""
     days = state.get("run_dates") if isinstance(state.get("run_dates"), dict) else {}
     tell_logs(folder, story, days, {})
-    lines, others = read_entries(folder.text(hot), CA_LINES, fences=state.get("bimri_version") == "2.1-ca")
-    prose = 0
-    for tier, number, raw in others:
-        line = parse_line(raw, V4_LINES) if tier else None
-        lines += [line] if line else []
-        if not line and raw.startswith("["):
-            story.left("%s, line %d: %s" % (hot, number, raw), "no form of an entry")
-        prose += not line and not raw.startswith("[")
-    if prose:
-        story.left("%d lines of %s" % (prose, hot), "prose that is no entry")
+    lines = read_hot(folder, story, hot, state["bimri_version"])
     rows, keyed = read_archives(folder, story), {}
     for line in lines:
         keyed[free_name(legacy_key(line), keyed)] = line
@@ -644,7 +701,33 @@ def tell_state(folder: Folder, story: Story, hot: str, state: dict[str, Any]) ->
     tell_archived(story, rows, keyed)
     for key, line in keyed.items():
         story.stand(key, line)
+    story.tell_now()
     say_made(story, hot, len(lines))
+
+
+def read_hot(folder: Folder, story: Story, hot: str, version: str) -> list[Line]:
+    """Give the entries of a v2.1-ca or v4 memory file; prose is allowed in it, what is damaged is not."""
+    text, fences = folder.text(hot), version == "2.1-ca"
+    header = next((match for _, line, part in scan_lines(text) for match in [HEADER.match(line)] if match and part == "comment"), None)
+    if header and header["version"][0] != version[0]:
+        raise CannotRead("%s: it is of BIMRI v%s, the store of %s" % (hot, header["version"], version))
+    check_whole(hot, text, ends=True, fences=fences)
+    lines, others = read_entries(text, CA_LINES, fences=fences)
+    places, prose = {number: tier for tier, number, _ in split_tiers(text, fences)}, 0
+    wrong = [(line["at"], line["raw"]) for line in lines if places[line["at"]] not in ((3,) if line["tier"] == 3 else (1, 2))]
+    for tier, number, raw in others:
+        line = parse_line(raw, V4_LINES)
+        wrong += [(number, raw)] if (line["tier"] != tier if line else tier and LIKE_ENTRY.match(raw)) else []
+        lines += [line] if line else []
+        if not line and raw.startswith("["):
+            story.left("%s, line %d: %s" % (hot, number, raw), "no form of an entry")
+        prose += not line and not raw.startswith("[")
+    if wrong:
+        number, raw = min(wrong)
+        raise CannotRead("%s, line %d: no form of an entry of its tier, or one without its text: %s" % (hot, number, raw[:120]))
+    if prose:
+        story.left("%d lines of %s" % (prose, hot), "prose that is no entry")
+    return lines
 
 
 # == v5: a history ==
@@ -721,8 +804,9 @@ class History:
             self.parsed[number] = {}
         if number in self.parsed:
             return self.parsed[number]
+        check_whole(path, self.folder.text(path), ends=True)
         for tier, at, raw in split_tiers(self.folder.text(path)):
-            line = parse_line(raw, V5_LINES) if tier else None
+            line = parse_line(raw, [form for form in V5_LINES if form[0] == tier])
             if tier and (not line or line["key"] in found):
                 raise CannotRead("%s, line %d: %s: %s" % (path, at, "a key that stands twice" if line else "no form of a line", raw[:120]))
             if line:
@@ -854,6 +938,7 @@ def tell_v5(folder: Folder, story: Story, hot: str | None, state: dict[str, Any]
     tell_archived(story, [(row, line) for row, line in rows if "key" not in line], first)
     history.reconcile(first, None)
     tell_decided(history)
+    story.tell_now()
     known = {proposal["entry_id"] for proposal in history.proposals.values()} | set(story.lines)
     for row, line in rows:
         if "key" in line and line["id"] not in known and (line["tier"] != 3 or story.key(line["key"]) not in story.now):
@@ -938,16 +1023,10 @@ def detect(folder: str) -> str | None:
     return "a BIMRI store of version %s" % found[0] if found else None
 
 
-def store_name(folder: Folder, story: Story, state: dict[str, Any]) -> str:
-    """Give a line that names this store wherever it lies."""
-    label = state.get("project_id")
-    if isinstance(label, str) and label.strip() not in ("", "unset"):
-        return cut(clean(label), LINE_MAX)
-    logged = [(run_number(run), opened["dated"], run) for run, (opened, _, _) in story.runs.items()
-              if opened["dated"] and folder.has(".bimri/log/%s.md" % run)]
-    if logged:
-        return "run %s of %s" % (min(logged)[2], min(logged)[1])
-    return cut(clean(folder.root.name), LINE_MAX) or "bimri"
+def store_name(folder: Folder) -> str:
+    """Give the line that names a store: its real path, with a hash in the place of what is too long."""
+    name = clean(folder.root.resolve().as_posix())
+    return name if len(name) <= LINE_MAX else name[:LINE_MAX - 17] + "-" + hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def read(path: str) -> list[dict]:
@@ -960,7 +1039,7 @@ def read(path: str) -> list[dict]:
     teller(folder, story, hot, state)
     tell_inbox(folder, story)
     files = [{"path": str(folder.root / name), "sha256": digest} for name, digest in sorted(folder.read.items())]
-    source = {"do": "source", "format": "bimri", "name": store_name(folder, story, state), "files": files}
+    source = {"do": "source", "format": "bimri", "name": store_name(folder), "files": files}
     return [source, *story.operations()]
 
 

@@ -503,10 +503,11 @@ def some_v4(folder, rng):
                 archived[entry] = (line, some_text(rng), "")
     for n in (1, 2):
         hot[3]["P%03d" % n] = ("[P%03d] [emerging] [obs:1] [ev:R001-E01] " % n, some_text(rng), " | Falsify: %s" % some_text(rng))
-    memory = ""
+    memory = "<!-- BIMRI v4 -->\n"
     for tier, lines in hot.items():
         memory += "\n## Tier %d: It\n%s" % (tier, "".join("".join(line) + "\n" for line in lines.values()))
     rows = "".join("[ARCHIVED:R005 2026-01-31] [mechanical] %s\n" % "".join(line) for line in archived.values())
-    write(folder, {"bimri.md": "<!-- BIMRI v4 -->\n" + memory, ".bimri/state.json": {"bimri_version": "4.0", "current_run_id": "R005"},
+    memory += "\n<!-- END BIMRI -->\n"
+    write(folder, {"bimri.md": memory, ".bimri/state.json": {"bimri_version": "4.0", "current_run_id": "R005"},
                      ".bimri/archive/2026-01.md": rows, **{".bimri/log/%s.md" % run: text for run, text in logs.items()}})
     return hot, archived, told
