@@ -9838,7 +9838,7 @@ class _Import:
         asked = (fields["value"]["op"] == "set", effect_of(fields["value"]), fields["trust"], fields["source"])
         own = [c for c in self.state.records_of(key)[0] if c.run in self.own] if key in self.known else []
         claims = own if among is None else [*among, *(c for c in own if c.outcome == "held")]  # what waits for the owner is asked once
-        return next((c.id for c in claims if (c.op == "set", c.effect, c.trust, c.source) == asked and c.op == "set"), None)
+        return next((c.id for c in claims if (c.op == "set", c.effect, c.trust, c.source) == asked), None)
 
     def _find_entry(self, name: str) -> list[str]:
         return [one for one in self.ids.get(name, ())[:1] if one[0] == "E"]

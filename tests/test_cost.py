@@ -160,3 +160,28 @@ def test_the_count_of_opened_files_counts(agent):
         (agent.vault / "MEMORY.md").read_bytes()
         (agent.vault.parent / "beside").write_bytes(b"")
     assert {Path(path).name for path in seen} == {"MEMORY.md"}  # Python 3.9 tells of some opens twice
+
+
+def test_the_past_of_a_key_costs_what_it_holds(tmp_path):
+    """To read all claims of one key takes the same steps of the database among few keys and among many."""
+    steps = {}
+    for keys in (20, 400):
+        agent = Agent(tmp_path / str(keys))
+        run = agent("start", "--actor", "codex")["run"]
+        path = tmp_path / "operations.jsonl"
+        operation = {"do": "propose", "tier": 2, "new_subject": True, "text": "Shelf."}
+        path.write_text("".join(json.dumps(dict(operation, key="shelf.n%d" % n)) + "\n" for n in range(keys)), "utf-8")
+        agent("apply", "--run", run, str(path))
+        agent("sync", "--run", run)
+        state = engine.open_cache(engine.open_vault(str(agent.vault)))
+        count = [0]
+
+        def step(count=count):
+            count[0] += 1
+            return 0
+
+        state.db.set_progress_handler(step, 1)
+        assert len(state.claims_of("shelf.n7")) == 1
+        steps[keys] = count[0]
+        state.close()
+    assert steps[400] < 2 * steps[20]
