@@ -38,6 +38,8 @@ SHAPES: dict[str, dict[str, type]] = {
 #: As the engine refuses them; newline and tab stand in a detail.
 REFUSED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
                      "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
+#: What stands in no line, and so in no path of an import.
+NOT_IN_LINE = re.compile("[\t\n]|" + REFUSED.pattern)
 DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
 
 Operation = dict[str, Any]
@@ -47,9 +49,9 @@ class CannotRead(Exception):
     """What is to be read is damaged, ambiguous or out of reach; the text says what, and where."""
 
 
-def escape(text: str) -> str:
+def escape(text: str, refused: re.Pattern[str] = REFUSED) -> str:
     """Return a text in which each character that the engine refuses is written as its escape."""
-    return REFUSED.sub(lambda c: "\\u%04x" % ord(c.group()), text)
+    return refused.sub(lambda c: "\\u%04x" % ord(c.group()), text)
 
 
 def line_of(text: str) -> str:
@@ -66,21 +68,26 @@ def slug(text: str, signs: str) -> tuple[str, bool]:
     return word, any(c.isalnum() and not c.isascii() for c in folded)
 
 
-def make_keys(names: list[str]) -> dict[str, str]:
-    """Return the key of each entity, made of its name alone; names that would have one key, or cannot be written, get a hash."""
-    wanted = {}
-    for name in names:
+def make_keys(lines: dict[str, int]) -> dict[str, str]:
+    """Return the key of each entity, given its line; it is made of the name alone, with a hash of it where it cannot be written.
+
+    Raises CannotRead where two would have one: which of them is meant would depend on what else is in the file.
+    """
+    keys: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for name, number in lines.items():
         key, lost = slug(name, ".")
         lost |= not key or len(key) > KEY_MAX
         key = key or "entity"
-        wanted[name] = ("entity-" + key if DEVICES.match(key) else key, lost)
-    keys = {}
-    count = Counter(key for key, _ in wanted.values())
-    for name, (key, lost) in wanted.items():
-        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-        keys[name] = key[:KEY_MAX - 9].rstrip("-.") + "-" + digest[:8] if lost or (count[key] > 1 and name != key) else key
-    if len({*keys.values()}) < len(keys):
-        raise CannotRead("two entities would have one key, even with hashes of their names: rename one of them")
+        key = "entity-" + key if DEVICES.match(key) else key
+        if lost:
+            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+            key = key[:KEY_MAX - 9].rstrip("-.") + "-" + digest[:8]
+        other = owners.setdefault(key, name)
+        if other != name:
+            raise CannotRead('lines %d and %d: the names "%s" and "%s" give one key, %s: rename the one that is newer' % (
+                lines[other], number, line_of(other), line_of(name), key))
+        keys[name] = key
     return keys
 
 
@@ -119,10 +126,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class Graph:
-    """The entities by name (their types, their observations) and the relations of each, all once, with a receipt of the rest."""
+    """The entities by name (types, observations; the line of the first) and the relations of each, all once, with a receipt of the rest."""
 
     def __init__(self, lines: list[tuple[int, dict[str, Any]]]) -> None:
         self.entities: dict[str, tuple[list[str], list[str]]] = {}
+        self.lines: dict[str, int] = {}
         self.relations: dict[tuple[str, str, str], int] = {}
         self.receipt: list[Operation] = []
         unknown: Counter[str] = Counter()
@@ -145,6 +153,7 @@ class Graph:
     def _add(self, number: int, value: dict[str, Any]) -> None:
         if value["name"] in self.entities:
             self.converted("line %d: entity %s" % (number, value["name"]), "one of this name is above: what both say stands together")
+        self.lines.setdefault(value["name"], number)
         types, observations = self.entities.setdefault(value["name"], ([], []))
         types += [value["entityType"]] if value["entityType"] not in types else []
         observations += [one for one in dict.fromkeys(value["observations"]) if one.strip() and one not in observations]
@@ -216,10 +225,12 @@ def read(path: str | os.PathLike[str]) -> list[Operation]:
     """
     place = os.path.realpath(path)
     try:
-        data = Path(place).read_bytes()
         where = os.fsencode(place).decode("utf-8").replace(os.sep, "/")
+        if NOT_IN_LINE.search(where):
+            raise CannotRead("%s: a character of this path stands in no line: rename it" % escape(where, NOT_IN_LINE))
+        data = Path(place).read_bytes()
         graph = Graph(parse_lines(data))
-        keys = make_keys([*graph.entities])
+        keys = make_keys(graph.lines)
     except (OSError, UnicodeDecodeError) as error:
         raise CannotRead("%s: it cannot be read: %s" % (ascii(os.fspath(path)), getattr(error, "strerror", None) or error)) from None
     except CannotRead as refused:
@@ -229,8 +240,7 @@ def read(path: str | os.PathLike[str]) -> list[Operation]:
     sha256 = hashlib.sha256(data).hexdigest()
     run = "mcp-jsonl-" + sha256[:16]
     claims = [convert_entity(name, graph, keys, run, sha256) for name in sorted(graph.entities, key=lambda name: keys[name])]
-    name = escape(where)
-    name = name if len(name) <= TEXT_MAX else name[:TEXT_MAX - 17] + "-" + hashlib.sha256(name.encode("utf-8")).hexdigest()[:16]
+    name = where if len(where) <= TEXT_MAX else where[:TEXT_MAX - 17] + "-" + hashlib.sha256(where.encode("utf-8")).hexdigest()[:16]
     return [{"do": "source", "format": "mcp-jsonl", "name": name, "files": [{"path": where, "sha256": sha256}]},
             {"do": "open", "run": run, "actor": "mcp-memory", "snapshot": True}, *claims, {"do": "sync", "run": run},
             {"do": "close", "run": run, "outcome": "success", "summary": "Imported: %d entities, %d relations." % (

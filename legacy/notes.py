@@ -55,6 +55,14 @@ SUFFIXES = (".md", ".markdown")
 #: As the engine refuses them; newline and tab stand in a detail.
 REFUSED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
                      "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]")
+#: What stands in no line, and so in no path of an import.
+NOT_IN_LINE = re.compile("[\t\n]|" + REFUSED.pattern)
+#: The escapes of YAML's double quotes, but those of a number, and how many digits these have.
+ESCAPES = {"0": "\0", "a": "\a", "b": "\b", "t": "\t", "\t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "e": "\x1b", " ": " ",
+           '"': '"', "/": "/", "\\": "\\", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"}
+DIGITS = {"x": 2, "u": 4, "U": 8}
+ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+                    r"|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
 PROPERTY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s"'#\[\]{}&*!|>%@`,?-][^:]*?|-[^\s:][^:]*?)\s*:(?:\s+(.*))?$""")
 BULLET = re.compile(r"( *)([-*+])( +|$)(.*)$")
@@ -63,7 +71,9 @@ BLOCK = re.compile(r" *(?:\d+[.)]\s|>|\||<|[-*_]{3})")  # what ends a paragraph 
 FENCE = re.compile(r" *(`{3,}|~{3,})")
 INDEX_LINE = re.compile(r"\[(?!\[)(?P<title>[^\]]*)\]\(<?(?P<file>[^)>]+?)>?\)|\[\[(?P<wiki>[^\[\]|#]{1,500})[^\[\]]{0,500}\]\]")
 WIKILINK = re.compile(r"\[\[([^\[\]|#^]{1,500})[^\[\]]{0,500}\]\]|\bvault:([\w./-]*[\w-])")
-FILELINK = re.compile(r"\]\(<?([^)>\s]+?\.(?:md|markdown))(?:#[^)>]*)?>?(?:\s+\"[^\"]*\")?\)", re.IGNORECASE)
+#: No target goes on over the beginning of another link: a text of links that do not end takes no square of its length.
+FILELINK = re.compile(r"\]\(<?((?:(?!\]\()[^)>\s]){1,500}?\.(?:md|markdown))(?:#[^)>]{0,500})?>?(?:\s+\"[^\"]*\")?\)", re.IGNORECASE)
+WHOLE_LINK = re.compile(r"%s|\[[^\[\]]{0,500}%s" % (WIKILINK.pattern, FILELINK.pattern), re.IGNORECASE)
 SENTENCE = re.compile("(?s).+?[.!?…](?=\\s|$)|.+?[。\uff01\uff1f]")  # the last three are full stops of Chinese and Japanese
 URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s]+")
 TIME = re.compile(r"([1-9]\d{3})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*(Z|[+-]\d\d:?\d\d)?)?$")
@@ -113,9 +123,9 @@ class Receipt:
 # Text, times and keys
 
 
-def escape(text: str) -> str:
+def escape(text: str, refused: re.Pattern[str] = REFUSED) -> str:
     """Return a text in which each character that the engine refuses is written as its escape."""
-    return REFUSED.sub(lambda c: "\\u%04x" % ord(c.group()), text)
+    return refused.sub(lambda c: "\\u%04x" % ord(c.group()), text)
 
 
 def line_of(text: str, most: int = TEXT_MAX) -> str:
@@ -182,27 +192,6 @@ def make_key(parts: list[str], identity: str) -> str:
 def with_hash(key: str, identity: str, digits: int = 6) -> str:
     """Return a key that ends with a hash of ``identity``, within the limit."""
     return key[:KEY_MAX - digits - 1].rstrip("-.") + "-" + hashlib.sha256(identity.encode("utf-8")).hexdigest()[:digits]
-
-
-def unique_keys(wanted: dict[str, tuple[str, bool]]) -> dict[str, str]:
-    """Return the key of each identity, given the key that it would have and whether that is its name exactly.
-
-    Where several would have one key, the one whose name it is keeps it and the others get a hash of their identity; so what
-    a name gets does not depend on the order of files.
-    """
-    groups: dict[str, list[str]] = {}
-    for identity, (key, _) in wanted.items():
-        groups.setdefault(key, []).append(identity)
-    keys = {}
-    for key, identities in groups.items():
-        exact = [identity for identity in identities if wanted[identity][1]]
-        keeps = identities[0] if len(identities) == 1 else exact[0] if len(exact) == 1 else None
-        for identity in identities:
-            keys[identity] = key if identity == keeps else with_hash(key, identity)
-    if len({*keys.values()}) < len(keys):  # six digits of two hashes are the same, or a name ends as one
-        for key, identities in groups.items():
-            keys.update((identity, with_hash(key, identity, 16)) for identity in identities if keys[identity] != key)
-    return keys
 
 
 # Frontmatter: a small part of YAML
@@ -295,17 +284,18 @@ class Frontmatter:
     def value(self, rest: str, indent: int, items: int) -> Any:
         """Return the value that begins with ``rest`` and goes on in what is indented deeper."""
         at = self.at - 1
+        end = self.lines[at][len(self.lines[at].rstrip()):]
         if not rest or rest.startswith("# "):
             return self.block(indent + 1, items)
         if re.fullmatch(r"[|>][-+0-9]*", rest):
             return self.literal(rest[0], indent)
-        said = [rest]
+        said = [rest + end]
         while self.at < len(self.lines) and self.peek() > indent:
             if rest[0] not in "\"'[{" and (PROPERTY.match(self.lines[self.at].strip()) or self.is_item()):
                 raise self.fail("it is indented below a value")
-            said.append(self.lines[self.at].strip())
+            said.append(self.lines[self.at])
             self.at += 1
-        return self.scalar(" ".join(said), at)
+        return self.scalar(join_lines(said, rest[0] in '"[{'), at)
 
     def literal(self, style: str, indent: int) -> str | None:
         """Return the text of a `|` or `>`."""
@@ -341,9 +331,9 @@ class Frontmatter:
             return (None if word in ("", "~", "null") else word), n + len(word)
         if quoted[1]:
             try:
-                return json.loads(quoted[1]), quoted.end()
-            except ValueError:
-                raise self.fail("%s is not quoted as YAML quotes" % json.dumps(quoted[1][:40]), at) from None
+                return ESCAPE.sub(parse_escape, quoted[1][1:-1]), quoted.end()
+            except ValueError as error:
+                raise self.fail(str(error), at) from None
         return (quoted[2][1:-1].replace("''", "'") if quoted[2] else quoted[3]), quoted.end()
 
     def inside(self, text: str, n: int, at: int, close: str) -> tuple[Any, int]:
@@ -377,6 +367,33 @@ def _skip_blank(text: str, n: int) -> int:
     while n < len(text) and text[n] in " \t":
         n += 1
     return n
+
+
+def parse_escape(found: re.Match[str]) -> str:
+    """Return the character that an escape of YAML's double quotes names; two halves of a pair, as JSON has them, are one."""
+    high, low, *numbers, sign = found.groups()
+    if high:
+        return chr(0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00)
+    if sign in DIGITS:
+        raise ValueError("\\%s needs %d hex digits" % (sign, DIGITS[sign]))
+    if sign:
+        if sign not in ESCAPES:
+            raise ValueError("\\%s is no escape of YAML's double quotes" % sign)
+        return ESCAPES[sign]
+    number = int(next(digits for digits in numbers if digits), 16)
+    if number > 0x10FFFF:
+        raise ValueError("%s is beyond the last character, 10FFFF" % found.group())
+    if 0xD800 <= number < 0xE000:
+        raise ValueError("%s is half of a pair, and no character" % found.group())
+    return chr(number)
+
+
+def join_lines(lines: list[str], escapes: bool) -> str:
+    """Return the lines of a value as one; where it may have ``escapes``, a backslash at a line's end takes the break away."""
+    text = "\n".join(lines)
+    if escapes:
+        text = re.sub(r"(?<!\\)((?:\\\\)*)\\\n[ \t]*", r"\1", text)
+    return " ".join(line.strip() for line in text.split("\n"))
 
 
 def split_frontmatter(file: File) -> tuple[dict[str, Any], list[str]]:
@@ -427,22 +444,34 @@ def find_files(root: str, receipt: Receipt) -> list[tuple[str, str]]:
         except OSError as error:
             raise CannotRead("%s: it cannot be read: %s" % (folder or root, error.strerror or error)) from None
         for entry in entries:
-            path = folder + path_text(entry.name)
+            name = name_text(entry.name)
+            path = folder + escape(name, NOT_IN_LINE)
+            is_folder = entry.is_dir(follow_symlinks=False)
             if entry.is_symlink():
                 receipt.left(path, "a symbolic link, which is not followed")
             elif entry.name.startswith("."):
                 hidden.append(path)
-            elif entry.is_dir():
-                folders.append((path + "/", entry.path))
-            elif entry.is_file() and path.lower().endswith(SUFFIXES):
-                found.append((path, entry.path))
-            else:
+            elif not is_folder and not (entry.is_file() and path.lower().endswith(SUFFIXES)):
                 others.append(path)
+            elif NOT_IN_LINE.search(name):
+                receipt.left(path + "/" * is_folder, "its name holds a character that stands in no line: rename it")
+            elif is_folder:
+                folders.append((path + "/", entry.path))
+            else:
+                found.append((path, entry.path))
     for paths, why in ((others, "no Markdown"), (hidden, "hidden, so some program's own")):
         if paths:
             paths.sort()
             receipt.left(", ".join(paths[:8]) + (" and %d more" % (len(paths) - 8) if paths[8:] else ""), why)
     return sorted(found)
+
+
+def name_text(name: str) -> str:
+    """Return a file's name as text; a byte of one that is not UTF-8 is a character that stands in no line."""
+    try:
+        return path_text(name)
+    except CannotRead:
+        return name
 
 
 def path_text(path: str) -> str:
@@ -475,19 +504,25 @@ def take_note(file: File) -> Note:
     return Note(file, properties, body, archived, "/".join([*kept, name]), "")
 
 
-def key_notes(files: list[File], receipt: Receipt) -> list[Note]:
+def sort_notes(files: list[File]) -> list[Note]:
     """Return the notes of these files with their keys; those of an archive come first, since what took their place is later."""
     notes = [take_note(file) for file in files]
-    wanted = {}
-    for note in notes:
-        key = make_key(note.identity.split("/"), note.identity)
-        wanted[note.identity] = (key, note.identity.replace("/", ".") == key)
-    keys = unique_keys(wanted)
-    for note in notes:
-        key = keys[note.identity]
-        if key != wanted[note.identity][0]:
-            receipt.converted(note.file.path, "another name gives the key %s too: its key is %s" % (wanted[note.identity][0], key))
-    return sorted((note._replace(key=keys[note.identity]) for note in notes), key=lambda note: (not note.archived, note.file.path))
+    return sorted((note._replace(key=make_key(note.identity.split("/"), note.identity)) for note in notes),
+                  key=lambda note: (not note.archived, note.file.path))
+
+
+def check_keys(made: list[tuple[Note, list[Operation]]]) -> None:
+    """Raise CannotRead where two notes would set one subject.
+
+    No key may depend on what else lies in the folder: a note whose key went to another would leave behind what it had said.
+    Notes of an archive are the past of what has their key.
+    """
+    owners: dict[str, str] = {}
+    for note, operations in made:
+        for key in () if note.archived else [operation["key"] for operation in operations if "key" in operation]:
+            other = owners.setdefault(key, note.file.path)
+            if other != note.file.path:
+                raise CannotRead("%s and %s give one key, %s: rename the one that is newer" % (other, note.file.path, key))
 
 
 class Links:
@@ -512,16 +547,41 @@ class Links:
 
     def named_in(self, note: Note) -> list[str]:
         """Return the keys of the notes that a note links to, in the order in which it names them."""
-        related = note.properties.get("related")
-        said = "\n".join([*map(str, related if isinstance(related, list) else [related or ""]), *without_code(note.body)])
-        folder = note.file.path.rpartition("/")[0]
-        folder = folder + "/" if folder else ""
-        targets = [(m.start(), m[1] or m[2]) for m in WIKILINK.finditer(said)]
-        targets += [(m.start(), unquote(m[1])) for m in FILELINK.finditer(said)]
-        if isinstance(related, list):
-            targets += [(-1, str(one)) for one in related if "[[" not in str(one)]
-        found = [self.find(target, folder) for _, target in sorted(targets)]
+        folder = folder_of(note)
+        targets = [target for item in related_to(note) for target in targets_in(str(item)) or [str(item)]]
+        targets += targets_in("\n".join(without_code(note.body)))
+        found = [self.find(target, folder) for target in targets]
         return list(dict.fromkeys(other.key for other in found if other and other.key != note.key))
+
+    def more_than_links(self, note: Note) -> list[Any]:
+        """Return the items of a note's `related` that its links do not say: without a note of that name, or with other words."""
+        said = []
+        for item in related_to(note):
+            targets = targets_in(str(item))
+            words = WHOLE_LINK.sub("", str(item)).strip(" ,;") if targets else ""
+            if words or not all(self.find(target, folder_of(note)) for target in targets or [str(item)]):
+                said.append(item)
+        return said
+
+
+def related_to(note: Note) -> list[Any]:
+    """Return the items of `related`: those of a list, or those of a text between its commas."""
+    given = note.properties.get("related")
+    if isinstance(given, str) and not targets_in(given):
+        given = [part.strip() for part in given.split(",")]
+    return [item for item in (given if isinstance(given, list) else [given]) if item]
+
+
+def folder_of(note: Note) -> str:
+    """Return the folder in which a note lies, with a slash at its end; nothing for the store's own."""
+    return note.file.path[:note.file.path.rfind("/") + 1]
+
+
+def targets_in(text: str) -> list[str]:
+    """Return what the links of a text name, in order."""
+    targets = [(m.start(), m[1] or m[2]) for m in WIKILINK.finditer(text)]
+    targets += [(m.start(), unquote(m[1])) for m in FILELINK.finditer(text)]
+    return [target for _, target in sorted(targets)]
 
 
 def without_code(lines: list[str]) -> list[str]:
@@ -572,15 +632,35 @@ def find_why(lines: list[str]) -> str | None:
     return None
 
 
+def first_quote(lines: list[str]) -> str | None:
+    """Return the quotation with which a text begins, if a line holds it, or None. So does an export of notes say a claim."""
+    said = "\n".join(lines).strip("\n").split("\n")
+    end = next((n for n, line in enumerate(said) if not line.startswith("> ")), len(said))
+    quote = " ".join(line[2:].strip() for line in said[:end])
+    return quote if quote.strip() and len(quote) <= TEXT_MAX else None
+
+
+def is_name(heading: str, note: Note) -> bool:
+    """Tell whether a heading only repeats the name of its file."""
+    said, name = (re.sub(r"[\s_-]+", " ", re.sub(r"\.(?:md|markdown)$", "", word.casefold())).strip()
+                  for word in (heading, note.identity.rpartition("/")[2]))
+    return said == name
+
+
 def text_of(note: Note) -> tuple[str | None, list[str]]:
-    """Return what a note says in a line (description, title, heading or first sentence; None if nothing), and the body without it."""
+    """Return what a note says in a line (None if nothing), and the body without it.
+
+    That is description, title, heading or first sentence. A heading that is the file's name says nothing, and counts last.
+    """
     body = list(note.body)
     first = next((n for n, (line, code) in enumerate(with_fences(body)) if not code and HEADING.match(line)), None)
     heading = HEADING.match(body[first])[2] if first is not None else ""  # type: ignore[index]
-    given = next((str(note.properties[name]) for name in ("description", "title") if note.properties.get(name)), "")
-    said = given.strip() or heading or first_sentence(body)
-    if said and first is not None and " ".join(heading.split()) == " ".join(said.split()) and not "".join(body[:first]).strip():
-        body = body[first + 1:]
+    named = first is not None and is_name(heading, note)
+    leads = first is not None and not "".join(body[:first]).strip()
+    given = next((str(note.properties[name]) for name in ("description", "title") if note.properties.get(name)), "").strip()
+    if leads and (named or " ".join(heading.split()) == " ".join((given or heading).split())):
+        body = body[first + 1:]  # type: ignore[operator]
+    said = given or (not named and heading) or (named and leads and first_quote(body)) or first_sentence(body) or heading or None
     if said and "\n".join(body).strip() == said:
         body = []
     return said, body
@@ -655,7 +735,8 @@ def convert_note(note: Note, run: str, kind: str, links: Links, receipt: Receipt
     if len(line_of(text, 10 * TEXT_MAX)) > TEXT_MAX:
         receipt.converted(path, "more than %d characters: the beginning is the text, all of it is in the detail" % TEXT_MAX)
         detail = text if detail.strip() == text.strip() else (text + "\n\n" + detail).strip()
-    detail = "\n\n".join(part for part in (detail, "\n".join(other_properties(note))) if part)
+    rest = [*other_properties(note), *listed("related", links.more_than_links(note))]
+    detail = "\n\n".join(part for part in (detail, "\n".join(rest)) if part)
     why, named = find_why(note.body), links.named_in(note)
     if len(named) > LIST_MAX:
         receipt.left("%s: links to %s" % (path, ", ".join(named[LIST_MAX:])), "%d links, %d at most" % (len(named), LIST_MAX))
@@ -697,7 +778,8 @@ def convert_claims(note: Note, run: str, voice: dict[str, str], ended: bool, rec
         if key in taken:
             raise CannotRead("%s has the id of another" % where)
         taken.add(key)
-        entries, evidence = convert_evidence(claim.get("evidence"), run, where, key, receipt)
+        label = "%s-%s" % (key, hashlib.sha256(note.file.path.encode("utf-8")).hexdigest()[:16]) if note.archived else key
+        entries, evidence = convert_evidence(claim.get("evidence"), run, where, label, receipt)
         rest = [line for name, value in claim.items() if name not in ("id", "text", "evidence", "source") for line in listed(name, value)]
         if len(line_of(said, 10 * TEXT_MAX)) > TEXT_MAX:
             receipt.converted(where, "more than %d characters: the beginning is the text, all of it is in the detail" % TEXT_MAX)
@@ -714,8 +796,8 @@ def convert_claims(note: Note, run: str, voice: dict[str, str], ended: bool, rec
     return operations
 
 
-def convert_evidence(given: Any, run: str, where: str, key: str, receipt: Receipt) -> tuple[list[Operation], list[Any]]:
-    """Return the entries that a claim's evidence needs, and the list of evidence.
+def convert_evidence(given: Any, run: str, where: str, label: str, receipt: Receipt) -> tuple[list[Operation], list[Any]]:
+    """Return the entries that a claim's evidence needs, with ids made of ``label``, and the list of evidence.
 
     What has a command and a day is a measurement; the note says where the card does not tell the exit status. A URL is one.
     Anything else is said in an entry.
@@ -731,7 +813,7 @@ def convert_evidence(given: Any, run: str, where: str, key: str, receipt: Receip
             evidence.append(one)
         else:
             said = "; ".join(line[2:] for name, value in fields.items() for line in listed(name, value))
-            name = "evidence-%d-of-%s" % (n, key)
+            name = "evidence-%d-of-%s" % (n, label)
             entries.append({"do": "journal", "run": run, "id": name, "text": escape(said)[:8_000], **({"dated": time} if time else {})})
             evidence.append(name)
     if len(evidence) > LIST_MAX:
@@ -804,24 +886,32 @@ def join_text(bullet: Bullet) -> Bullet:
     return bullet._replace(text=" ".join([bullet.text, *(line.strip() for line in bullet.below[:end])]), below=bullet.below[end:])
 
 
-def key_bullets(bullets: list[Bullet], taken: set[str]) -> dict[str, str]:
-    """Return the key of each bullet by what it says: of its heading and its first words, none twice and none of ``taken``."""
-    wanted = {}
+def key_bullets(bullets: list[Bullet], file: File, taken: set[str], receipt: Receipt) -> dict[str, str]:
+    """Return the key of each bullet by what it says: of its heading and its first words, none twice and none of ``taken``.
+
+    Of those that begin alike the first has it, since lines are mostly added below; the others end with a hash of all they say.
+    """
+    keys: dict[str, str] = {}
+    used = {*taken}
     for bullet in bullets:
         words = re.findall(r"[^\W_]+(?:['.-][^\W_]+)*", re.sub(r"\]\([^)]*\)", "]", bullet.text))
         parts = [part for part in (" ".join(bullet.heading.split()[:6])[:30], " ".join(words[:6])[:44]) if slug(part)[0] or part]
         identity = bullet.heading + "\n" + bullet.text
-        key = make_key([part.replace(".", " ") for part in parts], identity) if parts else with_hash("note", identity)
-        wanted[identity] = (key, False)
-    wanted.update((key, (key, True)) for key in taken)
-    keys = unique_keys(wanted)
-    return {bullet.heading + "\n" + bullet.text: keys[bullet.heading + "\n" + bullet.text] for bullet in bullets}
+        if identity in keys:
+            continue
+        wanted = make_key([part.replace(".", " ") for part in parts], identity) if parts else with_hash("note", identity)
+        key = next(key for key in (wanted, with_hash(wanted, identity), with_hash(wanted, identity, 16)) if key not in used)
+        if key != wanted:
+            receipt.converted("%s line %d" % (file.path, bullet.line), "something else has the key %s: its key is %s" % (wanted, key))
+        keys[identity] = key
+        used.add(key)
+    return keys
 
 
 def convert_bullets(bullets: list[Bullet], file: File, run: str, kind: str, taken: set[str], receipt: Receipt) -> list[Operation]:
     """Return an operation for each bullet: a tier 2 subject, what is nested below it in its detail."""
     operations: list[Operation] = []
-    keys = key_bullets(bullets, taken)
+    keys = key_bullets(bullets, file, taken, receipt)
     done = set()
     for bullet in bullets:
         where = "%s line %d" % (file.path, bullet.line)
@@ -843,10 +933,33 @@ def convert_bullets(bullets: list[Bullet], file: File, run: str, kind: str, take
     return operations
 
 
-def check_index(file: File, notes: list[Note], links: Links, receipt: Receipt) -> list[Bullet]:
-    """Return the bullets of an index that point to no file; say where index and notes do not fit together."""
+def bullets_of(file: File) -> tuple[dict[str, Any], list[Bullet], list[tuple[int, int]]]:
+    """Return the properties of a file, its top-level bullets, and the spans of lines of anything else."""
     properties, lines = split_frontmatter(file)
-    bullets, spans = split_bullets(lines, file.text.count("\n") + 2 - len(lines))
+    return (properties, *split_bullets(lines, file.text.count("\n") + 2 - len(lines)))
+
+
+def find_linked(indexes: list[File], pages: list[str]) -> set[str]:
+    """Return those of ``pages``, which are paths, to which an index points, from its own folder or else from the top."""
+    linked: set[str] = set()
+    spellings: dict[str, list[str]] = {}
+    for page in pages:
+        spellings.setdefault(page.casefold(), []).append(page)
+    for index in indexes:
+        for target in filter(None, map(door_of, bullets_of(index)[1])):
+            name = target if target.lower().endswith(SUFFIXES) else target + ".md"
+            for start in (index.path[:-len(INDEX)], ""):
+                path = os.path.normpath(start + name).replace(os.sep, "/")
+                found = spellings.get(path.casefold(), [])
+                linked.update([path] if path in found else found)
+                if found:
+                    break
+    return linked
+
+
+def check_index(file: File, notes: list[Note], links: Links, receipt: Receipt) -> list[Bullet]:
+    """Return the bullets of an index that point to no file; say where index and ``notes``, which say something, do not fit together."""
+    properties, bullets, spans = bullets_of(file)
     folder = file.path[:-len(INDEX)]
     facts, doors = [], set()
     for bullet in bullets:
@@ -901,20 +1014,26 @@ def read_folder(root: str, kind: str, receipt: Receipt) -> tuple[list[File], lis
     if Path(root, ".muniment").exists():
         raise CannotRead("%s is a Muniment vault already; import what lies beside it" % root)
     found = find_files(root, receipt)
-    files = [read_file(place, path) for path, place in found if name_of(path) not in NO_NOTES]
-    for path, _ in found:
-        if name_of(path) in NO_NOTES:
+    indexes = [read_file(place, path) for path, place in found if name_of(path) == INDEX]
+    pages = [path for path, _ in found if name_of(path) in NO_NOTES]
+    linked = find_linked(indexes, pages)
+    for path in pages:
+        if path not in linked:
             receipt.left(path, "a page about the folder or for every agent, and no note; read it by itself if it holds facts")
-    indexes = [file for file in files if name_of(file.path) == INDEX]
-    notes = key_notes([file for file in files if file not in indexes], receipt)
+    skipped = {*pages, *(index.path for index in indexes)} - linked
+    files = [read_file(place, path) for path, place in found if path not in skipped]
+    notes = sort_notes(files)
     links = Links(notes)
-    operations = [operation for note in notes for operation in convert_note(note, "", kind, links, receipt)]
-    taken = {operation["key"] for operation in operations if "key" in operation} | {note.key for note in notes}
+    said = [(note, convert_note(note, "", kind, links, receipt)) for note in notes]
+    check_keys(said)
+    operations = [operation for _, made in said for operation in made]
+    notes = [note for note, made in said if made]
+    taken = {operation["key"] for operation in operations if "key" in operation}
     for index in indexes:
         made = convert_bullets(check_index(index, notes, links, receipt), index, "", kind, taken, receipt)
         taken |= {operation["key"] for operation in made}
         operations += made
-    return files, operations
+    return sorted([*files, *indexes]), operations
 
 
 def read_single(place: str, kind: str, receipt: Receipt) -> tuple[list[File], list[Operation]]:
@@ -922,8 +1041,7 @@ def read_single(place: str, kind: str, receipt: Receipt) -> tuple[list[File], li
     file = read_file(place, path_text(Path(place).name))
     if re.search(r"<!-- muniment view sha256:[0-9a-f]{64} -->\s*$", file.text):
         raise CannotRead("%s is a view that Muniment made; its vault has what it says" % file.path)
-    properties, lines = split_frontmatter(file)
-    bullets, spans = split_bullets(lines, file.text.count("\n") + 2 - len(lines))
+    properties, bullets, spans = bullets_of(file)
     facts = []
     for bullet in bullets:
         target = door_of(bullet)
@@ -944,6 +1062,8 @@ def read(path: str | os.PathLike[str], kind: str = "notes") -> list[Operation]:
     """
     receipt = Receipt()
     root = os.path.realpath(path)
+    if NOT_IN_LINE.search(path_text(root)):
+        raise CannotRead("%s: a character of this path stands in no line: rename it" % escape(path_text(root), NOT_IN_LINE))
     if not Path(root).exists():
         raise CannotRead("%s: there is no such file or folder" % path)
     files, operations = (read_folder if Path(root).is_dir() else read_single)(root, kind, receipt)
@@ -962,7 +1082,7 @@ def read(path: str | os.PathLike[str], kind: str = "notes") -> list[Operation]:
 
 def store_name(root: str) -> str:
     """Return the line that names a store: its real path, with a hash in the place of what is too long."""
-    name = escape(path_text(root))
+    name = path_text(root)
     return name if len(name) <= TEXT_MAX else name[:TEXT_MAX - 17] + "-" + hashlib.sha256(name.encode("utf-8")).hexdigest()[:16]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -73,13 +75,32 @@ def test_names_that_cannot_be_written_have_a_hash(graph, name):
     assert key in readers.claims(graph(entity("other", "y"), line))
 
 
-def test_names_with_one_key_stay_apart(graph):
-    """The name that is the key keeps it; others get a hash, in whatever order they stand."""
-    lines = [entity("a b", "1"), entity("A-B", "2"), entity("a-b", "3")]
-    first = {claim["text"]: key for key, claim in readers.claims(graph(*lines)).items()}
-    assert first["3"] == "a-b"
-    assert len({*first.values()}) == 3
-    assert {claim["text"]: key for key, claim in readers.claims(graph(*reversed(lines))).items()} == first
+@pytest.mark.parametrize(("first", "second"), [("A b", "a_b"), ("a-b", "A-B"), ("a-b", "a b"), ("a\u202eb", "a b")])
+def test_two_names_with_one_key_are_refused(graph, first, second):
+    """No entity takes another's key, nor gives it one: names and lines of both are said, and nothing is read."""
+    assert [*readers.claims(graph(entity(first, "1")))] == ["a-b"]
+    for one, other in ((first, second), (second, first)):
+        said = 'lines 2 and 3: the names "%s" and "%s" give one key, a-b' % (mcp.escape(one), mcp.escape(other))
+        with pytest.raises(mcp.CannotRead, match=re.escape(said)):
+            graph(entity("x", "0"), entity(one, "1"), entity(other, "2"))
+    assert [*readers.claims(graph(entity(first, "1"), entity(first, "2")))] == ["a-b"]
+
+
+def test_a_name_with_a_hash_and_one_that_is_it_are_refused(graph):
+    """A name that is the hashed key of another cannot be told from it either."""
+    (key,) = readers.claims(graph(entity("日本", "x")))
+    with pytest.raises(mcp.CannotRead, match="lines 1 and 2: "):
+        graph(entity(key, "x"), entity("日本", "y"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+@pytest.mark.parametrize("sign", ["\n", "\x1b", "\u200e"])
+def test_a_path_that_stands_in_no_line_is_refused(tmp_path, sign):
+    """A store whose path the engine refuses is not read; the path is named, escaped."""
+    path = tmp_path / ("me%smory.jsonl" % sign)
+    path.write_text(json.dumps(entity("a", "x")), "utf-8")
+    with pytest.raises(mcp.CannotRead, match=r"me\\u%04xmory" % ord(sign)):
+        mcp.read(path)
 
 
 def test_an_entity_without_observations_says_its_relation_or_its_name(graph):
@@ -174,11 +195,10 @@ def test_any_graph_is_read_or_refused(tmp_path_factory, lines):
     """Whatever names and observations hold, the engine takes what the reader makes of them."""
     path = tmp_path_factory.mktemp("any") / "memory.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)), "utf-8")
-    if any(line["type"] == "entity" for line in lines):
+    try:
         readers.check(mcp.read(path))
-    else:
-        with pytest.raises(mcp.CannotRead):
-            mcp.read(path)
+    except mcp.CannotRead as refused:
+        assert "one key" in str(refused) or not any(line["type"] == "entity" for line in lines)  # noqa: PT017
 
 
 def test_the_script_prints_lines_or_one_reason(graph):

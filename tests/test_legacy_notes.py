@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 import readers
@@ -79,6 +81,16 @@ def test_what_claude_code_nests_below_metadata_counts(folder):
     ("\n> - Quoted item\n> goes on.\n\nBody\n", "Quoted item goes on.", "> - Quoted item\n> goes on.\n\nBody"),
     ("```\n# no heading\n```\n\nVersion 3.5 it is\n", "Version 3.5 it is", "```\n# no heading\n```\n\nVersion 3.5 it is"),
     ("Only this.", "Only this.", None),
+    ("# A\n\nFirst one. Second one.\n\n## Head\n", "First one.", "First one. Second one.\n\n## Head"),
+    ("# a.md\n\nOnly this.\n", "Only this.", None),
+    ("# a\n\n> Quoted. All\n> of it.\n\nBody.\n", "Quoted. All of it.", "> Quoted. All\n> of it.\n\nBody."),
+    ("# a\n\n> %s. B\n" % ("x" * 499), "x" * 499 + ".", "> %s. B" % ("x" * 499)),
+    ("# a\n\n## Head\n\n- One\n- Two\n", "One", "## Head\n\n- One\n- Two"),
+    ("# a\n\n```\ncode\n```\n", "a", "```\ncode\n```"),
+    ("# a\n", "a", None),
+    ("# A+\n\nBody.\n", "A+", "Body."),
+    ("Before.\n\n# a\n\nBody.\n", "Before.", "Before.\n\n# a\n\nBody."),
+    (note("# a\n\nBody.", description="Described."), "Described.", "Body."),
     ("---\n\nA thematic break.\n", "A thematic break.", "---\n\nA thematic break."),
 ])
 def test_text_is_description_or_heading_or_first_sentence(folder, text, said, detail):
@@ -125,6 +137,35 @@ def test_links_are_those_to_notes_that_exist(folder):
     assert readers.claims(operations)["a"]["links"] == ["b", "h", "sub.c", "sub.d-d", "sub.e", "sub.i", "t"]
 
 
+@pytest.mark.parametrize(("related", "links", "detail"), [
+    ("[[gone]]", None, "- related: [[gone]]"),
+    ("gone", None, "- related: gone"),
+    ("b", ["b"], None),
+    ("b, c.md", ["b", "c"], None),
+    ("b, gone", ["b"], "- related: gone"),
+    ("\n  - '[[b]]'\n  - '[[gone|that one]]'\n  - sub/none\n  - vault:tools/none\n  - c", ["b", "c"],
+     "- related: [[gone|that one]], sub/none, vault:tools/none"),
+    ("\n  - '[[b]], [[c]]'\n  - '[the c](c.md)'\n  - vault:b\n  - '[[a]]'", ["b", "c"], None),
+    ("\n  - '[[b]], since it says why'", ["b"], "- related: [[b]], since it says why"),
+    ("\n  - {see: '[[b]]', also: x}", ["b"], "- related.1.see: [[b]]\n- related.1.also: x"),
+    ("", None, None),
+])
+def test_what_is_related_and_no_note_is_kept(folder, related, links, detail):
+    """An item of `related` that is more than a link to a note is a line of the detail, like a property that has no field."""
+    claim = readers.claims(folder({"a.md": note("Body. All.", related=related), "b.md": "b", "c.md": "c"}))["a"]
+    assert claim.get("links") == links
+    assert claim["detail"] == "Body. All." + ("\n\n" + detail if detail else "")
+
+
+@pytest.mark.parametrize("said", ["](a", "[x](a", "[x](a.md#", ".md#", '](a.md "', "[[a", "vault:"])
+def test_links_that_do_not_end_are_read_in_bounded_time(said):
+    """A text of links that are never closed takes time by its length, not by the square of it."""
+    start = time.process_time()
+    notes.targets_in("](a" + said * 20_000)
+    notes.WHOLE_LINK.sub("", "](a" + said * 20_000)
+    assert time.process_time() - start < 10
+
+
 def test_a_name_that_several_notes_have_is_no_link_from_elsewhere(folder):
     """A name of two notes is taken from the same folder, else it is nothing."""
     operations = folder({"x/a.md": "[[n]]", "x/n.md": "n", "y/n.md": "n", "z/a.md": "[[n]]"})
@@ -161,6 +202,33 @@ def test_an_index_that_does_not_fit_is_said(folder):
     assert readers.receipt(operations, "converted") == ["MEMORY.md line 7: [Old](old.md) - archived", "b.md"]
 
 
+def test_an_empty_note_is_not_said_to_be_imported(folder):
+    """What says nothing is left, and no note that the index misses; a line that names it has its note."""
+    operations = folder({"MEMORY.md": "- [A](a.md)\n- [E](e.md)\n", "a.md": "A.", "e.md": "", "x.md": "\n"})
+    assert sorted(readers.receipt(operations, "left")) == ["e.md", "x.md"]
+    assert readers.receipt(operations, "converted") == []
+
+
+@pytest.mark.parametrize("line", ["- [readme](README.md) hook", "- [[readme]]", "- [r](./readme.md#top)"])
+def test_a_page_that_the_index_names_is_a_note(folder, line):
+    """README.md and its like are notes where MEMORY.md points to them; others stay pages about the folder."""
+    operations = folder({"MEMORY.md": line + "\n- [b](b.md)\n", "README.md": "About.", "b.md": "See [[readme]].", "sub/README.md": "x",
+                         "AGENTS.md": "Do."})
+    claims = readers.claims(operations)
+    assert {*claims} == {"readme", "b"}
+    assert claims["b"]["links"] == ["readme"]
+    assert sorted(readers.receipt(operations, "left")) == ["AGENTS.md", "sub/README.md"]
+    assert readers.receipt(operations, "converted") == []
+
+
+def test_an_index_below_names_the_pages_beside_it(folder):
+    """A target is looked for from the index's folder first, then from the top."""
+    operations = folder({"sub/MEMORY.md": "- [r](readme.md)\n- [c](../claude.md)\n", "sub/readme.md": "S.", "readme.md": "R.",
+                         "claude.md": "C."})
+    assert {*readers.claims(operations)} == {"sub.readme", "claude"}
+    assert readers.receipt(operations, "left") == ["readme.md"]
+
+
 def test_an_index_of_plain_bullets_asks_for_no_lines(folder):
     """A MEMORY.md that points to no file is a list of facts, and no index that other notes must stand in."""
     operations = folder({"MEMORY.md": "- Tests run with make.\n", "a.md": "A."})
@@ -192,15 +260,36 @@ def test_a_name_that_cannot_be_written_has_its_hash(folder, path):
     assert key in readers.claims(folder({"zz.md": "y", "0.md": "z"}))
 
 
-def test_keys_are_unique_and_stable(folder):
-    """Of names that would have one key, the one that is it keeps it, the others have a hash; order does not matter."""
-    operations = folder({"use-jq.md": "1", "Use jq.md": "2", "use_jq.md": "3"})
-    texts = {claim["text"]: key for key, claim in readers.claims(operations).items()}
-    assert texts["1"] == "use-jq"
-    assert len({*texts.values()}) == 3
-    assert len(readers.receipt(operations, "converted")) == 2
-    again = {claim["text"]: key for key, claim in readers.claims(folder({"a.md": "4", "zz/use-jq.md": "5"})).items()}
-    assert {**again, **texts} == again
+@pytest.mark.parametrize(("first", "second", "key"), [
+    ("Use jq.md", "use_jq.md", "use-jq"),
+    ("use-jq.md", "use_jq.md", "use-jq"),
+    ("a.markdown", "a.md", "a"),
+    ("tools.proxy.md", "tools/proxy.md", "tools.proxy"),
+])
+def test_two_files_with_one_key_are_refused(folder, first, second, key):
+    """No file takes another's key, nor gives it one: both are named, and nothing is read."""
+    assert {*readers.claims(folder({first: "1", "other.md": "2"}))} == {key, "other"}
+    with pytest.raises(notes.CannotRead, match=r"%s and %s .*\b%s\b" % (re.escape(first), re.escape(second), re.escape(key))):
+        folder({second: "3"})
+
+
+def test_a_claim_with_the_key_of_a_note_is_refused(folder):
+    """A card's claim and a note below a folder of the card's name cannot both be that subject."""
+    with pytest.raises(notes.CannotRead, match=r"tools/proxy\.md and tools/proxy/port\.md .*tools\.proxy\.port"):
+        folder({"tools/proxy.md": CARD, "tools/proxy/port.md": "It listens."})
+
+
+def test_an_archived_note_is_the_past_of_what_has_its_key(folder):
+    """What was archived under another spelling is set and closed before what has its key now; an empty file takes no key."""
+    operations = folder({"archive/use_jq.md": "Was.", "use-jq.md": "Is.", "Use jq.md": ""})
+    assert [(o["key"], o.get("text")) for o in operations if o["do"] == "propose"] == [
+        ("use-jq", "Was."), ("use-jq", None), ("use-jq", "Is.")]
+
+
+def test_a_card_and_its_archived_copy_keep_their_evidence(folder):
+    """Entries that two cards of one key need do not share an id."""
+    operations = folder({"tools/proxy.md": CARD, "archive/proxy.md": CARD})
+    assert len([o for o in operations if o["do"] == "journal"]) == 2
 
 
 def test_reading_twice_gives_the_same_and_a_change_another_run(folder):
@@ -238,6 +327,37 @@ def test_what_is_no_note_is_said(folder, tmp_path):
     assert [*readers.claims(operations)] == ["a"]
     left = " ".join(readers.receipt(operations, "left"))
     assert all(name in left for name in ("x.png", ".obsidian", "README.md", "empty.md", "sub/CLAUDE.md", "out.md", "loop"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+@pytest.mark.parametrize("sign", ["\n", "\t", "\x1b", "\u200e", "\u202e", "\udcff"])
+def test_a_name_that_stands_in_no_line_is_left(folder, sign):
+    """A file or folder whose name the engine refuses is said, the name escaped, and the others are read."""
+    bad = ["x%sy.md" % sign, "sub%s/b.md" % sign, "x%sy.png" % sign, ".x%sy" % sign]
+    try:
+        folder({"a.md": "A. [[x]]", **dict.fromkeys(bad, "B.")})
+        (folder.root / ("l%s.md" % sign)).symlink_to(folder.root)
+    except OSError:
+        pytest.skip("this filesystem has no such names")
+    operations = folder({})
+    escaped = "\\u%04x" % ord(sign)
+    assert [*readers.claims(operations)] == ["a"]
+    assert [file["path"].rpartition("/")[2] for file in operations[0]["files"]] == ["a.md"]
+    assert sorted(readers.receipt(operations, "left")) == sorted(
+        name % escaped for name in (".x%sy", "l%s.md", "sub%s/", "x%sy.md", "x%sy.png"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+@pytest.mark.parametrize("sign", ["\n", "\x1b", "\u202e"])
+def test_a_path_that_stands_in_no_line_is_refused(tmp_path, sign):
+    """A store whose own path the engine refuses is not read; the path is named, escaped."""
+    root = tmp_path / ("no%stes" % sign)
+    root.mkdir()
+    (root / "a.md").write_text("- A.\n", "utf-8")
+    for path in (root, root / "a.md"):
+        with pytest.raises(notes.CannotRead, match=r"no\\u%04xtes" % ord(sign)):
+            notes.read(path)
+    assert run(root)[:2] == (3, b"")
 
 
 def test_refused_characters_become_escapes(folder):
@@ -359,6 +479,11 @@ def test_a_card_that_holds_no_more_closes_with_its_claims(folder):
     ("a: issue #12 # and #13", {"a": "issue #12 # and #13"}),
     ("a: 'it''s'  # comment", {"a": "it's"}),
     (r'a: "q\"\u00fc\n"', {"a": 'q"ü\n'}),
+    (r'a: "a\x41\U0001F600\ud83d\ude00\uD83D\uDE00"', {"a": "aA\U0001f600\U0001f600\U0001f600"}),
+    (r'a: "\0\a\b\t\n\v\f\r\e\ \"\/\\\N\_\L\P"', {"a": '\0\a\b\t\n\v\f\r\x1b "/\\\x85\xa0\u2028\u2029'}),
+    ('a: "x\ty\\\tz"', {"a": "x\ty\tz"}),
+    (r'"\x61": ["\x41", "\\x41"]', {"a": ["A", r"\x41"]}),
+    ('a: "one\\\n  \\ two\\\\\n  three\\ \n  four"', {"a": "one two\\ three four"}),
     ("a:\nb: ~", {"a": None, "b": None}),
     ("# c\n\na: [x, 'y, z', \"w\", [[l]], https://e.x/y]", {"a": ["x", "y, z", "w", "[[l]]", "https://e.x/y"]}),
     ("a: [[wiki link]]", {"a": "[[wiki link]]"}),
@@ -404,6 +529,25 @@ def test_frontmatter_that_does_not_parse_names_file_and_line(folder, said, line)
     """Nothing is guessed: the file, the line and what is wrong are named, and nothing is read."""
     with pytest.raises(notes.CannotRead, match=r"sub/a\.md line %d: " % line):
         folder({"sub/a.md": "---\n%s\n---\nBody.\n" % said, "b.md": "B."})
+
+
+@pytest.mark.parametrize(("said", "reason"), [
+    (r"\q", r"\q is no escape"),
+    (r"\x4", r"\x needs 2 hex"),
+    (r"\u00g0", r"\u needs 4 hex"),
+    (r"\U0001F60", r"\U needs 8 hex"),
+    (r"\u\u0660\u0660\u0660\u0660", r"\u needs 4 hex"),
+    ("\\x\u0664\u0661", r"\x needs 2 hex"),
+    (r"\U00110000", r"\U00110000 is beyond"),
+    (r"\ud83d", r"\ud83d is half"),
+    (r"\ude00\ud83d", r"\ude00 is half"),
+    (r"\ud83dx\ude00", r"\ud83d is half"),
+    (r"\U0000D83D", r"\U0000D83D is half"),
+])
+def test_an_escape_that_names_no_character_is_refused_for_what_it_is(said, reason):
+    """Of what YAML's double quotes cannot hold the reason is named."""
+    with pytest.raises(notes.CannotRead, match=r"^a\.md line 2: .*" + re.escape(reason)):
+        notes.Frontmatter("a.md", ['a: "%s"' % said], 2).parse()
 
 
 @pytest.mark.parametrize(("files", "said"), [
@@ -497,14 +641,33 @@ def test_an_index_by_itself_makes_no_facts_of_its_doors(tmp_path):
 
 
 def test_bullets_that_begin_alike_have_keys_of_their_own(tmp_path):
-    """Lines whose first words are the same have a hash of all they say; another line does not change it."""
+    """The first keeps its key when others follow; those have a hash of all they say, whatever else there is, and that is said."""
     path = tmp_path / "MEMORY.md"
-    path.write_text("- one two three four five six A\n- one two three four five six B\n- 日本\n- con\n", "utf-8")
-    keys = {claim["text"]: key for key, claim in readers.claims(readers.check(notes.read(path))).items()}
-    assert len({*keys.values()}) == 4
-    path.write_text("- new\n- one two three four five six B\n- 日本\n- one two three four five six A\n", "utf-8")
-    again = {claim["text"]: key for key, claim in readers.claims(readers.check(notes.read(path))).items()}
-    assert again.items() >= {text: key for text, key in keys.items() if text != "con"}.items()
+
+    def keys_of(*lines):
+        path.write_text("".join("- %s\n" % line for line in lines), "utf-8")
+        operations = readers.check(notes.read(path))
+        return {claim["text"]: key for key, claim in readers.claims(operations).items()}, readers.receipt(operations, "converted")
+
+    one, two, three = ("one two three four five six " + letter for letter in "ABC")
+    first, said = keys_of(one, "日本", "con")
+    assert said == []
+    more, said = keys_of(one, two, "日本", "new", "con", three)
+    assert {text: more[text] for text in first} == first
+    assert len({*more.values()}) == 6
+    assert said == ["MEMORY.md line 2", "MEMORY.md line 6"]
+    fewer, _ = keys_of(one, three)
+    assert fewer.items() <= more.items()
+
+
+def test_a_bullet_leaves_a_note_its_key(folder):
+    """A line of the index whose words give the key of a note ends with a hash, and that is said."""
+    operations = folder({"MEMORY.md": "## Tools\n\n- proxy\n", "tools/proxy.md": "The note."})
+    claims = readers.claims(operations)
+    assert claims.pop("tools.proxy")["text"] == "The note."
+    ((key, claim),) = claims.items()
+    assert (key[:12], claim["text"]) == ("tools.proxy-", "proxy")
+    assert readers.receipt(operations, "converted") == ["MEMORY.md line 3"]
 
 
 def test_a_view_of_a_vault_is_not_read_back(tmp_path):

@@ -132,3 +132,36 @@ def test_a_store_that_holds_a_credential_is_not_kept(project, take, tmp_path):
     assert (reply.code, reply.error["cause"]) == ((3, "atomic"), "secret")
     assert list((project.vault / ".muniment" / "recovery").iterdir()) == []
     assert project.call("import", project.folder / "older.jsonl", "--human-approved", "--allow-secret").status == 0
+
+
+def test_an_export_of_notes_is_read_back(project, tmp_path):
+    """Each note of an export says its subject's text under its key, whatever the key is, and the index fits."""
+    run, out = project.start("codex"), tmp_path / "out"
+    texts = {"readme": "About the shop.", "agents": "Two. Of them.", "claude": "One.", "gemini": "None.", "memory": "Short.",
+             "stack.db": "It is 17."}
+    for key, text in texts.items():
+        project.fact(run, key, text)
+    project.ok("export", "--format", "notes", "--to", out)
+    operations = readers.load("notes").read(out)
+    assert {key: claim["text"] for key, claim in readers.claims(readers.check(operations)).items()} == texts
+    assert readers.receipt(operations, "left") == ["MEMORY.md line 3"]
+    assert readers.receipt(operations, "converted") == []
+
+
+def test_a_second_note_or_entity_of_one_key_imports_nothing(project, take, tmp_path):
+    """A store that comes to hold two names of one key is refused, and what was imported stands as it was."""
+    folder, graph = tmp_path / "notes", tmp_path / "memory.jsonl"
+    folder.mkdir()
+    (folder / "use_jq.md").write_text("Always.\n", "utf-8")
+    line = '{"type":"entity","name":"%s","entityType":"host","observations":["port %d"]}\n'
+    graph.write_text(line % ("A b", 80), "utf-8")
+    take("notes", folder)
+    take("mcp_jsonl", graph)
+    before = project.ledger()
+    (folder / "Use jq.md").write_text("Never.\n", "utf-8")
+    graph.write_text(line % ("A b", 8080) + line % ("a_b", 80), "utf-8")
+    for reader, path in (("notes", folder), ("mcp_jsonl", graph)):
+        module = readers.load(reader)
+        with pytest.raises(module.CannotRead):
+            module.read(path)
+    assert project.ledger() == before
