@@ -9556,7 +9556,7 @@ def _erased(work: Work, erasures: list[str], targets: list[str], files: list[str
     return dict(result, exit=4) if remains else result
 
 
-# == IMPORTS == older memories taken in, each as one unit == 400 ==
+# == IMPORTS == older memories taken in, each as one unit == 410 ==
 
 #: Fields of an operation of `import`: what does it -> names, `do` apart.
 IMPORTED = {
@@ -9918,6 +9918,10 @@ class _Import:
         name = op.get("proposal")
         if not isinstance(name, str) or name not in self.ids:
             raise Refused("unknown-proposal", "proposal: no line before has the id %s" % quote(name), "put what it names before it")
+        if label in self.here:
+            claims = [c for c in map(self.state.find_claim, self.ids[name]) if c and (c.standing or c.outcome in ("staged", "held"))]
+            self.notes["left"] += [{"what": "run %s: it withdraws %s" % (label, c.key), "why": "it was imported before; %s stays until"
+                                    " the owner answers: review --all" % c.id} for c in claims]
         for one in self.ids[name] if label in self.runs else ():
             key = withdraw(self.work, {"id": self.runs[label]}, {"proposal": one})["key"]
             self.torn.add(key)
@@ -10855,7 +10859,7 @@ def _fill(template: Any, text: str) -> Any:
     return text if template == "{brief}" else template
 
 
-# == MCP == the same commands for an agent that calls tools == 380 ==
+# == MCP == the same commands for an agent that calls tools == 400 ==
 
 #: Seconds in which what was asked before the end of the input is still answered, and between two looks for the parent process.
 _LAST_S, _PARENT_S = 2.0, 0.5
@@ -11091,16 +11095,21 @@ class _Session:
         return result
 
 
-#: How deep a message may be nested; the package answers none that is nested more than some 190 deep.
-_MESSAGE_DEPTH_MAX = 100
+#: How deep a message may be nested, and how many digits its numbers have; the package answers none of more than some 190 and 4,300.
+_MESSAGE_DEPTH_MAX, _DIGITS_MAX = 100, 1_000
 _INVALID_REQUEST = -32600
 
 
 def _check_request(line: bytes) -> tuple[Any, str]:
     """Return the id of a request of which the package would change something in silence, or never answer it, and why; else None and "".
 
-    It reads half a surrogate pair, or what is nested deep, as no message, and of a name that stands twice the last.
+    It reads half a surrogate pair, a huge number, or what is nested deep, as no message, and of a name that stands twice the last.
     """
+    number, depth = _scan_request(line)
+    if number is None:
+        return None, ""
+    if depth > _MESSAGE_DEPTH_MAX:
+        return number, "it is nested more than %d deep" % _MESSAGE_DEPTH_MAX
     faults: list[str] = []
 
     def note_twins(pairs: list[tuple[str, Any]]) -> Body:
@@ -11108,21 +11117,38 @@ def _check_request(line: bytes) -> tuple[Any, str]:
         faults.extend(["a name stands twice in one object"] if len(names) < len(pairs) else ())
         return names
 
+    def note_digits(digits: str) -> int:
+        faults.extend(["a number has more than %d digits" % _DIGITS_MAX] if len(digits) > _DIGITS_MAX else ())
+        return int(digits[:_DIGITS_MAX])
+
     try:
-        said = json.loads(line.decode("utf-8", "replace"), object_pairs_hook=note_twins)
-    except (ValueError, RecursionError):  # it is no message
-        return None, ""
-    number = said.get("id") if isinstance(said, dict) and isinstance(said.get("method"), str) else None
-    level = [said]
-    for _ in range(_MESSAGE_DEPTH_MAX):
-        level = [one for many in level if isinstance(many, (dict, list)) for one in (many.values() if isinstance(many, dict) else many)]
-    faults += ["it is nested more than %d deep" % _MESSAGE_DEPTH_MAX] if level else []
-    try:
+        said = json.loads(line.decode("utf-8", "replace"), object_pairs_hook=note_twins, parse_int=note_digits)
         json.dumps(said, ensure_ascii=False).encode("utf-8")
         line.decode("utf-8")
     except UnicodeError:
-        faults.append("it is not UTF-8, or holds half of a character")
-    return (number, faults[0]) if faults and type(number) in (int, str) else (None, "")
+        return number, "it is not UTF-8, or holds half of a character"
+    except ValueError:  # it is no message
+        return None, ""
+    whole = said.get("jsonrpc") == "2.0" and isinstance(said.get("params", {}), dict)
+    faults += [] if whole else ["jsonrpc is not 2.0, or params is no object"]
+    return (number, faults[0]) if faults and "method" in said else (None, "")
+
+
+def _scan_request(line: bytes) -> tuple[Any, int]:
+    """Return the id of a JSON object, where that is a text or an integer, and how deep it is nested: no text is too deep for this."""
+    number, depth, most = None, 0, 0
+    for found in re.finditer(rb'"(?:[^"\\]|\\.)*"|[][{}]', line, re.DOTALL):
+        if found[0] in b"[{":
+            depth, most = depth + 1, max(most, depth + 1)
+        elif found[0] in b"]}":
+            depth -= 1
+        elif depth == 1 and found[0] == b'"id"':
+            said = re.compile(rb'\s*:\s*(-?[0-9]{1,100}|"(?:[^"\\]|\\.)*")\s*[,}]', re.DOTALL).match(line, found.end())
+            try:
+                number = json.loads(said[1].decode("utf-8", "replace")) if said else number
+            except ValueError:  # no text of JSON
+                continue
+    return (number, most) if line.lstrip().startswith(b"{") else (None, most)
 
 
 class _Wire:

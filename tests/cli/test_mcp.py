@@ -777,7 +777,6 @@ def test_a_dead_parent(project, tmp_path):
 def test_lines_that_are_no_messages(server):
     """Garbage is passed over: no line ends the server or gets an answer that belongs to another."""
     for line in (b"", b"   ", b"\xff\xfe", b"not json", b"{}", b"[]", b"null", b'{"jsonrpc":"2.0"}',
-                 b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
                  b'{"jsonrpc":"2.0","id":null,"method":5}', b"[" * 100_000, b'{"jsonrpc":"2.0","id":"x","method":"ping"', b"\x00" * 1000,
                  b'{"jsonrpc":"2.0","id":9999,"result":{}}', b'{"jsonrpc":"2.0","method":"notifications/unheard-of"}', b"x" * 1_000_000,
                  b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":12345}}'):
@@ -796,12 +795,16 @@ def test_lines_that_are_no_messages(server):
 def test_a_request_that_would_be_changed_or_never_answered(server):
     """Half a character, bytes that are no UTF-8, a doubled name and endless nesting are refused by their id; a whole pair stays."""
     run = server.start()
-    deep = b"[" * 300 + b"]" * 300
-    wrong = [(b"1", b'"x\\ud800y"'), (b'"two"', b'"caf\xe9"'), (b"3", b'"A","text":"B"'), (b"4", b'"a","importance":' + deep)]
+    deep = [b'"a","importance":' + b"[" * size + b"]" * size for size in (300, 5_000, 200_000)]
+    wrong = [(b"1", b'"x\\ud800y"'), (b'"two"', b'"caf\xe9"'), (b"3", b'"A","text":"B"'), (b"4", deep[0]), (b'"f\\u0069ve"', deep[1]),
+             (b"-6", deep[2]), (b"7", b'"a","importance":' + b"7" * 5_000)]
     for number, text in wrong:
         server.write(b'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"memory_record","arguments":{"run":"%s",'
                      b'"operations":[{"do":"journal","text":%s}]}}}\n' % (number, run.encode(), text))
         assert server.take(json.loads(number))["error"]["code"] == -32600
+    for more in (b'"params":[1],"jsonrpc":"2.0"', b'"jsonrpc":"1.0"', b'"jsonrpc":"2.0","jsonrpc":"2.0"'):
+        server.write(b'{"id":"odd","method":"ping",%s}\n' % more)
+        assert server.take("odd")["error"]["code"] == -32600
     assert server.project.records("journal") == []
     texts = ("a \\ud83d b", "\U0001f600")
     said = server.ok("memory_record", run=run, operations=[{"do": "journal", "text": text} for text in texts])
