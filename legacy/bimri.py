@@ -329,6 +329,7 @@ class Story:
         self.entries: dict[str, tuple[str, str]] = {}  # id in the store -> (id in the file, time)
         self.lines: dict[str, Line] = {}  # id in the store -> the line of memory
         self.now: dict[str, dict] = {}  # key -> what stands: effect, trust, source, last, time, open, and the operation that said it
+        self.owners: dict[str, str] = {}  # key -> the key of the store that it stands for
         self.taken: set[str] = set()
         self.notes: dict[str, dict] = {"left": {}, "converted": {}}
 
@@ -411,11 +412,17 @@ class Story:
         self.ends[run] = {"do": "close", "run": run, "outcome": outcome, "summary": cut(said, SUMMARY_MAX), "dated": dated}
 
     def key(self, key: str) -> str:
-        """Give a key as the engine takes it: the first part no device name, at most 80 characters."""
-        if not re.match(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", key) and len(key) <= 80:
-            return key
-        found = ("legacy." + key)[:80].rstrip(".-")
-        self.converted("key %s" % key, "written %s" % found)
+        """Give a key of the store as the engine takes it: the first part no device name, at most 80 characters.
+
+        Two keys that would be one are refused: what the first says would be lost as an earlier value of the second.
+        """
+        found = key
+        if re.match(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", key) or len(key) > 80:
+            found = ("legacy." + key)[:80].rstrip(".-")
+            self.converted("key %s" % key, "written %s" % found)
+        other = self.owners.setdefault(found, key)
+        if other != key:
+            raise CannotRead("the keys %s and %s of the store give one key, %s" % (other, key, found))
         return found
 
     def tags(self, key: str, words: list[str]) -> list[str]:
@@ -870,7 +877,7 @@ class History:
             self.propose(name, line, time, "stands")
             self.stood.append((key, number, effect))
             if op == "set" and has_ended(line) and line["tier"] == 2:
-                story.close(self.proposals[name]["run_id"], key, line, "closed", time=time)
+                story.close(self.proposals[name]["run_id"], self.proposals[name]["key"], line, "closed", time=time)
         elif word == "noop" and now.get("open") and (op == "touch" or (line["trust"] == now["trust"] and now["effect"] == effect)):
             self.propose(name, line, time, "again")
         elif word in ("noop", "declined"):
@@ -973,10 +980,10 @@ def tell_decided(history: History) -> None:
     for key, now in sorted(story.now.items()):
         if now["open"] and key not in lines:
             story.converted(key, "no longer in memory, and no decision says why: closed")
-            story.close(now["last"], key, now["effect"], "", time=time)
+            story.close(now["last"], story.owners[key], now["effect"], "", time=time)
         elif now["open"] and lines[key].get("last", now["last"]) != now["last"]:
             story.open(lines[key]["last"])
-            story.claim(lines[key]["last"], key, dict(lines[key], op="touch"), "%s-touch" % key, time)
+            story.claim(lines[key]["last"], story.owners[key], dict(lines[key], op="touch"), "%s-touch" % key, time)
     for name, (word, number, at) in fates.items():
         if word == "contested":
             what = history.ask(name, number, at or "")

@@ -657,6 +657,36 @@ def test_what_does_not_fit_is_changed_and_said(tmp_path, read):
     assert "tag t11" in notes(operations)
 
 
+@pytest.mark.parametrize(("one", "two"), [("x" * 85 + ".one", "x" * 85 + ".two"), ("con.a", "legacy.con.a")])
+def test_two_keys_that_would_be_one_are_refused_by_name(tmp_path, bimri, one, two):
+    """Neither value is lost behind the other."""
+    store = Store5(tmp_path)
+    run = store.start()
+    store.set(run, one, "First.")
+    assert len(current(bimri.read(str(tmp_path)))) == 1
+    store.set(run, two, "Second.")
+    with pytest.raises(bimri.CannotRead) as caught:
+        bimri.read(str(tmp_path))
+    assert {one, two} <= set(re.findall(r"[a-z.]+", str(caught.value)))
+
+
+def test_a_key_that_is_written_otherwise_stays_one_subject(tmp_path, read):
+    """It is changed, renewed, closed and lost as any other."""
+    store = Store5(tmp_path)
+    run = store.start()
+    for key in ("con.a", "con.b", "con.c"):
+        store.set(run, key, "It is.")
+    later = store.start()
+    store.set(later, "con.a", "It was.", status="closed")
+    store.accept(store.propose(later, "con.b", op="touch"))
+    del store.hot["con.c"]
+    store.head += 1
+    store.commit()
+    subjects, _, _ = fold(read(tmp_path))
+    assert {key: subject["now"]["op"] for key, subject in subjects.items()} == {
+        "legacy.con.a": "close", "legacy.con.b": "set", "legacy.con.c": "close"}
+
+
 MAKERS = {
     "v1": lambda folder: write(folder, {"bimri.md": V1}), "v2.0-cc": lambda folder: write(folder, {"bimri.md": V2}),
     "v3": lambda folder: write(folder, {"BIMRI.md": V3}), "2.1-ca": make_ca, "4.0": make_v4,
