@@ -108,8 +108,11 @@ END = re.compile(r"<!--\s*END BIMRI\s*-->")
 BULLET = re.compile(r"(?:[-*+]\s+|\d+[.)]\s+)(?=\S)")
 #: What begins like an entry that stands below its brackets: it is one, or it is damaged.
 BRACKETS = re.compile(r"\[(?:[A-Z_]+:|PATTERN\])", re.IGNORECASE)
-#: What looks like an entry of v4 or v2.1-ca; prose, which these allow anywhere, has no two brackets in a row, nor fields.
-LIKE_ENTRY = re.compile(r"\[(?:[A-Z_]+:|[RP]\d)|[RP]?\d+(?:-E\d+)?\]|\[[^\]]*\]\s+\[|.*\[(?:F:R\d|L:R\d|obs:|ev:)")
+#: An entry's id in its brackets, which prose of v4 or v2.1-ca has only as a link's text.
+NAMED = re.compile(r"\[(?:(?:ID:)?%s|(?:PATTERN:)?P\d{3,})\](?!\()|\[P\d+\]\s*\[(?:emerging|developing|established)\]" % ENTRY)
+#: What begins like an entry of these, or like the rest of one: prose begins with no two brackets in a row, and has no fields.
+LIKE_ENTRY = re.compile(r"\[(?:[A-Z_]+:|[RP]\d)|[RP]?\d+(?:-E\d+)?\]|\[?[^\[\]]*\]\s+\["
+                        r"|.*\[(?:F:R\d|L:R\d|ev:R\d|obs:\d+\]\s+\[ev:)")
 
 
 def parse_line(raw: str, forms: list) -> Line | None:
@@ -155,6 +158,18 @@ def check_whole(path: str, text: str, ends: bool, fences: bool = False) -> None:
             raise CannotRead("%s, line %d: %s: it stands twice, or in the place of another" % (path, number, found))
     if due:
         raise CannotRead("%s, line %d: the file ends without %s" % (path, number, due[0]))
+
+
+def quoted_lines(text: str) -> set[int]:
+    """Give the numbers of the lines in fences; one that does not end in its tier is none."""
+    found, begun = set(), None
+    for number, line, _ in scan_lines(text):
+        if line.startswith("```"):
+            found |= set(range(begun, number)) if begun else set()
+            begun = None if begun else number
+        elif TIER.fullmatch(line):
+            begun = None
+    return found
 
 
 def split_tiers(text: str, fences: bool = False) -> Iterator[tuple[int | None, int, str]]:
@@ -720,20 +735,19 @@ def read_hot(folder: Folder, story: Story, hot: str, version: str) -> list[Line]
         raise CannotRead("%s: it is of BIMRI v%s, the store of %s" % (hot, header["version"], version))
     check_whole(hot, text, ends=True, fences=fences)
     lines, others = read_entries(text, CA_LINES, fences=fences)
-    places, prose = {number: tier for tier, number, _ in split_tiers(text, fences)}, 0
+    places, quoted = {number: tier for tier, number, _ in split_tiers(text, fences)}, quoted_lines(text)
     wrong = [(line["at"], line["raw"]) for line in lines if places[line["at"]] not in ((3,) if line["tier"] == 3 else (1, 2))]
     for tier, number, raw in others:
         line = parse_line(raw, V4_LINES)
-        wrong += [(number, raw)] if (line["tier"] != tier if line else tier and LIKE_ENTRY.match(raw)) else []
-        lines += [line] if line else []
-        if not line and raw.startswith("["):
-            story.left("%s, line %d: %s" % (hot, number, raw), "no form of an entry")
-        prose += not line and not raw.startswith("[")
+        if line and line["tier"] == tier:
+            lines.append(line)
+        elif number not in quoted and (line or NAMED.search(raw) or (tier and LIKE_ENTRY.match(raw))):
+            wrong.append((number, raw))
+        else:
+            story.left("%s, line %d: %s" % (hot, number, raw), "prose that is no entry")
     if wrong:
         number, raw = min(wrong)
         raise CannotRead("%s, line %d: no form of an entry of its tier, or one without its text: %s" % (hot, number, raw[:120]))
-    if prose:
-        story.left("%d lines of %s" % (prose, hot), "prose that is no entry")
     return lines
 
 

@@ -336,9 +336,9 @@ def test_a_v4_archive_holds_earlier_values_and_closed_subjects(tmp_path, read):
 
 
 def test_what_is_no_line_of_a_v4_store_is_left(tmp_path, read):
-    """Lines that the old engine passed over are named or counted, in the memory and in the archive."""
+    """Lines that the old engine passed over are named, in the memory and in the archive."""
     said = notes(read(make_v4(tmp_path)))
-    for what in ("A line of nobody.", "2 lines of bimri.md: prose"):
+    for what in ("A line of nobody.", "bimri.md, line 16: - half a line", "bimri.md, line 17: A word in passing."):
         assert what in said
 
 
@@ -830,6 +830,15 @@ DAMAGE = {
     "a line of v4 without its text": (make_v4, text_with("bimri.md", "oven] The thermometer drifts by 2 °C. -> log/R001.md", "oven")),
     "a line of v4 in the wrong section": (make_v4, text_with("bimri.md", "[R001-E02] [I", "[R001-E09] [fact] [] It is.\n[R001-E02] [I")),
     "a line of v4 under another heading": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "## Notes\n[R003-E02] [I:1]")),
+    **{"a line of v4 with %r before it" % before: (make_v4, text_with("bimri.md", "[R001-E01] [d", before + "[R001-E01] [d"))
+       for before in ("- ", "> ", "\0", "\u200b", "see ", "12. ")},
+    **{"a line of v4 without its first %d characters" % count: (make_v4, text_with(
+        "bimri.md", "[R001-E01] [decision] [a", "[R001-E01] [decision] [a"[count:])) for count in range(1, 21)},
+    "a pattern of v4 with a dash before it": (make_v4, text_with("bimri.md", "[P002]", "- [P002]")),
+    "half a line of v4 with a dash before it": (make_v4, text_with("bimri.md", "- half", "- [R003-E09] half")),
+    "half a line of v4 in a fence that does not end": (make_v4, text_with("bimri.md", "- half", "```\n- [R003-E09] half")),
+    "half a line of v4 between fences of two tiers": (make_v4, lambda folder: (text_with(
+        "bimri.md", "- half", "```\n- [R003-E09] half")(folder), text_with("bimri.md", "[P001]", "```\n[P001]")(folder))),
     "a comment of v4 that does not end": (make_v4, text_with("bimri.md", "[tags] text -->", "[tags] text")),
     "another file in the place of v4's": (make_v4, lambda folder: write(folder, {"bimri.md": "# Readme\n\nIt is a project.\n"})),
     "another version's file in the place of v4's": (make_v4, lambda folder: write(folder, {"bimri.md": CA})),
@@ -870,14 +879,17 @@ def test_what_is_damaged_or_ambiguous_is_not_read(tmp_path, bimri, case):
 
 
 @pytest.mark.parametrize("prose", ["A word in passing.", "[a link](https://example.org)", "- [ ] something to do", "[1] as they say",
-                                   "> [R001-E02] was discussed", "### A heading of the third level", "[like so][1]"])
+                                   "> R001-E02 was discussed", "### A heading of the third level", "[like so][1]",
+                                   "Note: see [a] [b], and [ev:none]", "see [R001-E02](.bimri/log/R001.md)", "Fix [P1] first",
+                                   "```\n- [R001-E09] [fact] as it is written\n[R001-E09] [fact] [tags] text\n```"])
 def test_prose_of_a_v4_memory_is_no_damage(tmp_path, read, prose):
     """The format allows it anywhere; it is left, and said."""
     make_v4(tmp_path)
     text_with("bimri.md", "[R002-E02] [I:4]", prose + "\n[R002-E02] [I:4]")(tmp_path)
     operations = read(tmp_path)
     assert len(current(operations)) == 6
-    assert "3 lines of bimri.md: prose" in notes(operations) or prose in notes(operations)
+    for number, line in enumerate(prose.split("\n"), 14):
+        assert "bimri.md, line %d: %s" % (number, line) in notes(operations)
 
 
 def test_the_command_writes_all_or_nothing(tmp_path, bimri):
