@@ -115,6 +115,13 @@ LIKE_ENTRY = re.compile(r"\[(?:[A-Z_]+:|[RP]\d)|[RP]?\d+(?:-E\d+)?\]|\[?[^\[\]]*
                         r"|.*\[(?:F:R\d|L:R\d|ev:R\d|obs:\d+\]\s+\[ev:)")
 
 
+_CONFIDENCE = "(?:emerging|developing|established)"
+#: Where another entry begins within one: its id and first field, or the end of its id and the fields after it.
+JOINED = re.compile(r"\[(?:(?:ID:)?%s|(?:PATTERN:)?P\d+)\]\s*\[(?:(?:decision|fact|pref|rule)\]|%s\]|I:|CONFIDENCE:)"
+                    r"|(?<!\[I:)\d\]\s*\[(?:(?:decision|fact|pref|rule)\]\s*\[|I:[1-5]\]\s*\[|%s\]\s*\[obs:)"
+                    % (ENTRY, _CONFIDENCE, _CONFIDENCE))
+
+
 def parse_line(raw: str, forms: list) -> Line | None:
     """Give what one of the forms finds in a line, with its `tier` and `raw`; None if none fits."""
     for tier, form in forms:
@@ -170,6 +177,16 @@ def quoted_lines(text: str) -> set[int]:
         elif TIER.fullmatch(line):
             begun = None
     return found
+
+
+def check_outside(path: str, text: str, story: Story) -> None:
+    """Refuse a v4 memory file in which a comment or a heading holds an entry; say what else follows a comment on its line."""
+    for number, line, part in scan_lines(text):
+        comment, rest = part != "text", line.rpartition("-->")[2].strip() if part != "text" else ""
+        if (comment or re.match(r"##?\s", line)) and (NAMED.search(line) or ("-->" in line and rest and LIKE_ENTRY.match(rest))):
+            raise CannotRead("%s, line %d: an entry in a %s: %s" % (path, number, "comment" if comment else "heading", line[:120]))
+        if comment and "-->" in line and rest:
+            story.left("%s, line %d: %s" % (path, number, rest), "prose that is no entry")
 
 
 def split_tiers(text: str, fences: bool = False) -> Iterator[tuple[int | None, int, str]]:
@@ -734,12 +751,15 @@ def read_hot(folder: Folder, story: Story, hot: str, version: str) -> list[Line]
     if header and header["version"][0] != version[0]:
         raise CannotRead("%s: it is of BIMRI v%s, the store of %s" % (hot, header["version"], version))
     check_whole(hot, text, ends=True, fences=fences)
+    if not fences:
+        check_outside(hot, text, story)
     lines, others = read_entries(text, CA_LINES, fences=fences)
     places, quoted = {number: tier for tier, number, _ in split_tiers(text, fences)}, quoted_lines(text)
-    wrong = [(line["at"], line["raw"]) for line in lines if places[line["at"]] not in ((3,) if line["tier"] == 3 else (1, 2))]
+    wrong = [(line["at"], line["raw"]) for line in lines
+             if places[line["at"]] not in ((3,) if line["tier"] == 3 else (1, 2)) or JOINED.search(line["raw"], line["raw"].index("]"))]
     for tier, number, raw in others:
         line = parse_line(raw, V4_LINES)
-        if line and line["tier"] == tier:
+        if line and line["tier"] == tier and not JOINED.search(raw, raw.index("]")):
             lines.append(line)
         elif number not in quoted and (line or NAMED.search(raw) or (tier and LIKE_ENTRY.match(raw))):
             wrong.append((number, raw))
@@ -747,7 +767,7 @@ def read_hot(folder: Folder, story: Story, hot: str, version: str) -> list[Line]
             story.left("%s, line %d: %s" % (hot, number, raw), "prose that is no entry")
     if wrong:
         number, raw = min(wrong)
-        raise CannotRead("%s, line %d: no form of an entry of its tier, or one without its text: %s" % (hot, number, raw[:120]))
+        raise CannotRead("%s, line %d: no form of one entry of its tier, or one without its text: %s" % (hot, number, raw[:120]))
     return lines
 
 

@@ -839,6 +839,18 @@ DAMAGE = {
     "half a line of v4 in a fence that does not end": (make_v4, text_with("bimri.md", "- half", "```\n- [R003-E09] half")),
     "half a line of v4 between fences of two tiers": (make_v4, lambda folder: (text_with(
         "bimri.md", "- half", "```\n- [R003-E09] half")(folder), text_with("bimri.md", "[P001]", "```\n[P001]")(folder))),
+    "a comment of v4 that ends in a later text": (make_v4, lambda folder: (text_with("bimri.md", "[tags] text -->", "[tags] text")(
+        folder), text_with("bimri.md", "then ask -> maybe", "then ask --> maybe")(folder))),
+    "an entry of v4 in a comment": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "<!-- [R003-E02] [I:1]")),
+    "an entry of v4 after a comment": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "<!-- x --> [R003-E02] [I:1]")),
+    "the rest of an entry of v4 after a comment": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "<!-- x --> 2] [I:1]")),
+    "an entry of v4 behind a hash": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "# [R003-E02] [I:1]")),
+    "an entry of v4 joined to its heading": (make_v4, text_with("bimri.md", "Active Context\n\n[R", "Active Context[R")),
+    "two entries of v4 in one line": (make_v4, text_with("bimri.md", "-> .bimri/log/R001.md\n[R002-E01]", "[R002-E01]")),
+    "two entries of v4 in one line, with a part lost": (make_v4, text_with("bimri.md", "-> .bimri/log/R001.md\n[R002-E01]", "-E01]")),
+    "two entries of v4 in one line, cut in the first one's fields": (make_v4, text_with(
+        "bimri.md", "arch,Units] Weights are grams -> never ounces -> .bimri/log/R001.md\n[R002", "arch[R002")),
+    "two patterns of v4 in one line": (make_v4, text_with("bimri.md", "dry day.\n[P002]", "dry day. [P002]")),
     "a comment of v4 that does not end": (make_v4, text_with("bimri.md", "[tags] text -->", "[tags] text")),
     "another file in the place of v4's": (make_v4, lambda folder: write(folder, {"bimri.md": "# Readme\n\nIt is a project.\n"})),
     "another version's file in the place of v4's": (make_v4, lambda folder: write(folder, {"bimri.md": CA})),
@@ -876,6 +888,23 @@ def test_what_is_damaged_or_ambiguous_is_not_read(tmp_path, bimri, case):
     with pytest.raises(bimri.CannotRead) as caught:
         bimri.read(str(tmp_path))
     assert re.search(r"\.md|\.json|no BIMRI store|BIMRI .* is no version", str(caught.value))
+
+
+@pytest.mark.parametrize("text", ["As R001-E02 has it.", "See [R001-E02].", "It replaces [R001-E02] [see the log].", "[R001-E02] had it.",
+                                  "Kinds are [fact] [rule] [pref].", "It ends --> here.", "Read [R001-E02](log/R001.md) [fact]."])
+def test_a_text_of_v4_may_name_an_entry(tmp_path, read, text):
+    """Only another entry's own brackets are damage."""
+    make_v4(tmp_path)
+    text_with("bimri.md", "Sweep the floor.", text)(tmp_path)
+    text_with("bimri.md", "[R003-E02] [I:1] [closed]", "[R003-E02] [I:1] [active]")(tmp_path)
+    assert current(read(tmp_path))["legacy.r003-e02"]["text"] == text
+
+
+def test_what_follows_a_comment_of_v4_is_left(tmp_path, read):
+    """It is no part of the comment."""
+    make_v4(tmp_path)
+    text_with("bimri.md", "- half a line", "<!-- a comment,\nsee R001-E02 --> and prose")(tmp_path)
+    assert "bimri.md, line 17: and prose" in notes(read(tmp_path))
 
 
 @pytest.mark.parametrize("prose", ["A word in passing.", "[a link](https://example.org)", "- [ ] something to do", "[1] as they say",
