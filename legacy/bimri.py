@@ -557,15 +557,16 @@ class Story:
         if has_ended(line):
             self.close(run, key, line, line["status"], time=began)
 
-    def tell_now(self) -> None:
+    def tell_now(self, asked: dict[str, str] | None = None) -> None:
         """Tell in a run of its own what the store says now: what was changed in a run that the vault has comes by this, and only by this.
 
         What the runs before said already is nothing new to `import`. A pattern rests on its line too, since the entries that it
-        names may have been added to a run that the vault had before.
+        names may have been added to a run that the vault had before. What became of the proposals that were ``asked`` about is in the
+        run's name, so that a store that has other answers is told again.
         """
         said = [{**now["said"], "key": key} for key, now in sorted(self.now.items())]
         words = [{name: v for name, v in operation.items() if name not in ("run", "id")} for operation in said]
-        digest = hashlib.sha256(json.dumps([sorted(self.runs), words], sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([sorted(self.runs), words, *([asked] if asked else [])], sort_keys=True).encode()).hexdigest()
         label = "now-" + digest[:16]
         if said:
             self.open_last(label)
@@ -879,6 +880,12 @@ class History:
             raise CannotRead(".bimri/decisions/%s.json: %s in revision %s, the head is %d" % (name, word, number, self.head))
         return word, number, moment(time)
 
+    def asked(self) -> dict[str, str]:
+        """Give what became of each proposal that is undecided or was in question."""
+        fates = {name: self.fate(name)[0] for name in sorted(self.proposals)}
+        return {name: word for name, word in fates.items()
+                if word not in DECIDED or self.decisions[name].get("conflict_id") in self.conflicts}
+
     def line_of(self, name: str, word: str, number: Any) -> Line:
         """Give what a proposal says as a line; what the owner chose is confirmed."""
         proposal = self.proposals[name]
@@ -916,7 +923,8 @@ class History:
             self.propose(name, line, time, "again")
         elif word in ("noop", "declined"):
             answer = self.resolutions.get(self.decisions[name].get("conflict_id"), {}).get("choice")
-            story.converted(name, "%s: withdrawn" % ("the owner chose %s" % answer if answer else self.decisions[name].get("reason", word)))
+            why = "the owner chose %s" % answer if answer else self.decisions[name].get("reason", word)
+            story.converted(name, "in the store: %s" % why)
             self.propose(name, line, time, "withdrawn")
         else:
             story.left(name, "%s of a subject that is not there" % op)
@@ -943,13 +951,13 @@ class History:
             return what
         effect = self.story.value(key, line) if line["op"] == "set" else {"op": "close"}
         if any(k == key and at > (number or 0) and said == effect for k, at, said in self.stood):
-            self.story.converted(what, "accepted since: withdrawn")
+            self.story.converted(what, "in the store: accepted since")
             self.propose(name, line, time, "withdrawn")
             return None
         if line["trust"] == "confirmed" != now["trust"]:
             self.story.converted(name, "trust confirmed: working, while its question is open")
             line["trust"] = "working"
-        self.story.converted(what, "open: it stands beside the current value")
+        self.story.converted(what, "in the store: open, beside the current value")
         self.propose(name, line, time, "beside")
         return None
 
@@ -979,7 +987,7 @@ def tell_v5(folder: Folder, story: Story, hot: str | None, state: dict[str, Any]
     tell_archived(story, [(row, line) for row, line in rows if "key" not in line], first)
     history.reconcile(first, None)
     tell_decided(history)
-    story.tell_now()
+    story.tell_now(history.asked())
     known = {proposal["entry_id"] for proposal in history.proposals.values()} | set(story.lines)
     for row, line in rows:
         if "key" in line and line["id"] not in known and (line["tier"] != 3 or story.key(line["key"]) not in story.now):
@@ -1025,7 +1033,7 @@ def tell_decided(history: History) -> None:
         elif word not in DECIDED:
             staged.append((name, "%s %s" % (name, history.decisions.get(name, {}).get("reason", ""))))
     for name, what in staged:
-        story.converted(what, "%s: staged" % fates[name][0])
+        story.converted(what, "in the store: %s" % fates[name][0])
         told = story.runs.get(history.proposals[name]["run_id"], ("", "", ""))  # no sync of the run must come after it
         history.propose(name, history.line_of(name, fates[name][0], None), told[2], "staged")
 

@@ -1202,6 +1202,37 @@ def test_what_the_vault_made_of_a_changed_store_since_is_no_question(tmp_path, r
     assert vault.json("recall", "legacy.r002-e02")[1]["current"]["text"] == "Rye comes from the mill in Oslo."
 
 
+@pytest.mark.parametrize("answer", ["current", "choice", "decline"])
+def test_a_store_whose_questions_were_answered_since_is_told_again(tmp_path, read, answer):
+    """What stands comes in one run more, once; what the vault asks of its own is still for the owner to answer."""
+    vault, folder = scratch.Scratch(tmp_path / "vault"), tmp_path / "store"
+    vault.ok("init")
+    store = Store5(folder)
+    one, two = store.start(), store.start()
+    store.set(one, "wall.colour", "White.")
+    question = store.contest(red := store.propose(two, "wall.colour", "Red."))
+    pending = store.propose(two, "wall.width", "Two metres.")
+
+    def take():
+        write(tmp_path, {"told.jsonl": "".join(json.dumps(op) + "\n" for op in read(folder))})
+        status, result = vault.json("import", str(tmp_path / "told.jsonl"), "--human-approved")
+        assert status in (0, 4), result
+        return [run["label"][:4] for run in result["runs"]]
+
+    assert len(take()) == 3
+    assert take() == []
+    if answer == "decline":
+        store.decide(pending, "declined", revision=store.head)
+    else:
+        store.resolve(question, "current" if answer == "current" else red)
+    assert (take(), take()) == (["now-"], [])
+    assert vault.json("recall", "wall.colour")[1]["current"]["text"] == ("Red." if answer == "choice" else "White.")
+    keys = {one["key"] for one in vault.json("review", "--all")[1]["questions"]}
+    assert keys >= ({"wall.width"} if answer == "choice" else {"wall.colour", "wall.width"})
+    assert "in the store" in notes(read(folder), "converted")
+    vault.ok("doctor", "--strict")
+
+
 def alike(claim):
     """Return what of a claim must be the same in the file and in the vault."""
     return {name: claim[name] for name in (*EFFECT, "trust", "source", "why", "dated") if name in claim}
