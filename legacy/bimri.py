@@ -108,8 +108,18 @@ END = re.compile(r"<!--\s*END BIMRI\s*-->")
 BULLET = re.compile(r"(?:[-*+]\s+|\d+[.)]\s+)(?=\S)")
 #: What begins like an entry that stands below its brackets: it is one, or it is damaged.
 BRACKETS = re.compile(r"\[(?:[A-Z_]+:|PATTERN\])", re.IGNORECASE)
-#: What looks like an entry of v4 or v2.1-ca; prose, which these allow anywhere, has no two brackets in a row, nor fields.
-LIKE_ENTRY = re.compile(r"\[(?:[A-Z_]+:|[RP]\d)|[RP]?\d+(?:-E\d+)?\]|\[[^\]]*\]\s+\[|.*\[(?:F:R\d|L:R\d|obs:|ev:)")
+#: An entry's id in its brackets, which prose of v4 or v2.1-ca has only as a link's text.
+NAMED = re.compile(r"\[(?:(?:ID:)?%s|(?:PATTERN:)?P\d{3,})\](?!\()|\[P\d+\]\s*\[(?:emerging|developing|established)\]" % ENTRY)
+#: What begins like an entry of these, or like the rest of one: prose begins with no two brackets in a row, and has no fields.
+LIKE_ENTRY = re.compile(r"\[(?:[A-Z_]+:|[RP]\d)|[RP]?\d+(?:-E\d+)?\]|\[?[^\[\]]*\]\s+\["
+                        r"|.*\[(?:F:R\d|L:R\d|ev:R\d|obs:\d+\]\s+\[ev:)")
+
+
+_CONFIDENCE = "(?:emerging|developing|established)"
+#: Where another entry begins within one: its id and first field, or the end of its id and the fields after it.
+JOINED = re.compile(r"\[(?:(?:ID:)?%s|(?:PATTERN:)?P\d+)\]\s*\[(?:(?:decision|fact|pref|rule)\]|%s\]|I:|CONFIDENCE:)"
+                    r"|(?<!\[I:)\d\]\s*\[(?:(?:decision|fact|pref|rule)\]\s*\[|I:[1-5]\]\s*\[|%s\]\s*\[obs:)"
+                    % (ENTRY, _CONFIDENCE, _CONFIDENCE))
 
 
 def parse_line(raw: str, forms: list) -> Line | None:
@@ -155,6 +165,28 @@ def check_whole(path: str, text: str, ends: bool, fences: bool = False) -> None:
             raise CannotRead("%s, line %d: %s: it stands twice, or in the place of another" % (path, number, found))
     if due:
         raise CannotRead("%s, line %d: the file ends without %s" % (path, number, due[0]))
+
+
+def quoted_lines(text: str) -> set[int]:
+    """Give the numbers of the lines in fences; one that does not end in its tier is none."""
+    found, begun = set(), None
+    for number, line, _ in scan_lines(text):
+        if line.startswith("```"):
+            found |= set(range(begun, number)) if begun else set()
+            begun = None if begun else number
+        elif TIER.fullmatch(line):
+            begun = None
+    return found
+
+
+def check_outside(path: str, text: str, story: Story) -> None:
+    """Refuse a v4 memory file in which a comment or a heading holds an entry; say what else follows a comment on its line."""
+    for number, line, part in scan_lines(text):
+        comment, rest = part != "text", line.rpartition("-->")[2].strip() if part != "text" else ""
+        if (comment or re.match(r"##?\s", line)) and (NAMED.search(line) or ("-->" in line and rest and LIKE_ENTRY.match(rest))):
+            raise CannotRead("%s, line %d: an entry in a %s: %s" % (path, number, "comment" if comment else "heading", line[:120]))
+        if comment and "-->" in line and rest:
+            story.left("%s, line %d: %s" % (path, number, rest), "prose that is no entry")
 
 
 def split_tiers(text: str, fences: bool = False) -> Iterator[tuple[int | None, int, str]]:
@@ -329,6 +361,7 @@ class Story:
         self.entries: dict[str, tuple[str, str]] = {}  # id in the store -> (id in the file, time)
         self.lines: dict[str, Line] = {}  # id in the store -> the line of memory
         self.now: dict[str, dict] = {}  # key -> what stands: effect, trust, source, last, time, open, and the operation that said it
+        self.owners: dict[str, str] = {}  # key -> the key of the store that it stands for
         self.taken: set[str] = set()
         self.notes: dict[str, dict] = {"left": {}, "converted": {}}
 
@@ -411,11 +444,17 @@ class Story:
         self.ends[run] = {"do": "close", "run": run, "outcome": outcome, "summary": cut(said, SUMMARY_MAX), "dated": dated}
 
     def key(self, key: str) -> str:
-        """Give a key as the engine takes it: the first part no device name, at most 80 characters."""
-        if not re.match(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", key) and len(key) <= 80:
-            return key
-        found = ("legacy." + key)[:80].rstrip(".-")
-        self.converted("key %s" % key, "written %s" % found)
+        """Give a key of the store as the engine takes it: the first part no device name, at most 80 characters.
+
+        Two keys that would be one are refused: what the first says would be lost as an earlier value of the second.
+        """
+        found = key
+        if re.match(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", key) or len(key) > 80:
+            found = ("legacy." + key)[:80].rstrip(".-")
+            self.converted("key %s" % key, "written %s" % found)
+        other = self.owners.setdefault(found, key)
+        if other != key:
+            raise CannotRead("the keys %s and %s of the store give one key, %s" % (other, key, found))
         return found
 
     def tags(self, key: str, words: list[str]) -> list[str]:
@@ -518,15 +557,16 @@ class Story:
         if has_ended(line):
             self.close(run, key, line, line["status"], time=began)
 
-    def tell_now(self) -> None:
+    def tell_now(self, asked: dict[str, str] | None = None) -> None:
         """Tell in a run of its own what the store says now: what was changed in a run that the vault has comes by this, and only by this.
 
         What the runs before said already is nothing new to `import`. A pattern rests on its line too, since the entries that it
-        names may have been added to a run that the vault had before.
+        names may have been added to a run that the vault had before. What became of the proposals that were ``asked`` about is in the
+        run's name, so that a store that has other answers is told again.
         """
         said = [{**now["said"], "key": key} for key, now in sorted(self.now.items())]
         words = [{name: v for name, v in operation.items() if name not in ("run", "id")} for operation in said]
-        digest = hashlib.sha256(json.dumps([sorted(self.runs), words], sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([sorted(self.runs), words, *([asked] if asked else [])], sort_keys=True).encode()).hexdigest()
         label = "now-" + digest[:16]
         if said:
             self.open_last(label)
@@ -712,21 +752,23 @@ def read_hot(folder: Folder, story: Story, hot: str, version: str) -> list[Line]
     if header and header["version"][0] != version[0]:
         raise CannotRead("%s: it is of BIMRI v%s, the store of %s" % (hot, header["version"], version))
     check_whole(hot, text, ends=True, fences=fences)
+    if not fences:
+        check_outside(hot, text, story)
     lines, others = read_entries(text, CA_LINES, fences=fences)
-    places, prose = {number: tier for tier, number, _ in split_tiers(text, fences)}, 0
-    wrong = [(line["at"], line["raw"]) for line in lines if places[line["at"]] not in ((3,) if line["tier"] == 3 else (1, 2))]
+    places, quoted = {number: tier for tier, number, _ in split_tiers(text, fences)}, quoted_lines(text)
+    wrong = [(line["at"], line["raw"]) for line in lines
+             if places[line["at"]] not in ((3,) if line["tier"] == 3 else (1, 2)) or JOINED.search(line["raw"], line["raw"].index("]"))]
     for tier, number, raw in others:
         line = parse_line(raw, V4_LINES)
-        wrong += [(number, raw)] if (line["tier"] != tier if line else tier and LIKE_ENTRY.match(raw)) else []
-        lines += [line] if line else []
-        if not line and raw.startswith("["):
-            story.left("%s, line %d: %s" % (hot, number, raw), "no form of an entry")
-        prose += not line and not raw.startswith("[")
+        if line and line["tier"] == tier and not JOINED.search(raw, raw.index("]")):
+            lines.append(line)
+        elif number not in quoted and (line or NAMED.search(raw) or (tier and LIKE_ENTRY.match(raw))):
+            wrong.append((number, raw))
+        else:
+            story.left("%s, line %d: %s" % (hot, number, raw), "prose that is no entry")
     if wrong:
         number, raw = min(wrong)
-        raise CannotRead("%s, line %d: no form of an entry of its tier, or one without its text: %s" % (hot, number, raw[:120]))
-    if prose:
-        story.left("%d lines of %s" % (prose, hot), "prose that is no entry")
+        raise CannotRead("%s, line %d: no form of one entry of its tier, or one without its text: %s" % (hot, number, raw[:120]))
     return lines
 
 
@@ -838,6 +880,12 @@ class History:
             raise CannotRead(".bimri/decisions/%s.json: %s in revision %s, the head is %d" % (name, word, number, self.head))
         return word, number, moment(time)
 
+    def asked(self) -> dict[str, str]:
+        """Give what became of each proposal that is undecided or was in question."""
+        fates = {name: self.fate(name)[0] for name in sorted(self.proposals)}
+        return {name: word for name, word in fates.items()
+                if word not in DECIDED or self.decisions[name].get("conflict_id") in self.conflicts}
+
     def line_of(self, name: str, word: str, number: Any) -> Line:
         """Give what a proposal says as a line; what the owner chose is confirmed."""
         proposal = self.proposals[name]
@@ -870,12 +918,13 @@ class History:
             self.propose(name, line, time, "stands")
             self.stood.append((key, number, effect))
             if op == "set" and has_ended(line) and line["tier"] == 2:
-                story.close(self.proposals[name]["run_id"], key, line, "closed", time=time)
+                story.close(self.proposals[name]["run_id"], self.proposals[name]["key"], line, "closed", time=time)
         elif word == "noop" and now.get("open") and (op == "touch" or (line["trust"] == now["trust"] and now["effect"] == effect)):
             self.propose(name, line, time, "again")
         elif word in ("noop", "declined"):
             answer = self.resolutions.get(self.decisions[name].get("conflict_id"), {}).get("choice")
-            story.converted(name, "%s: withdrawn" % ("the owner chose %s" % answer if answer else self.decisions[name].get("reason", word)))
+            why = "the owner chose %s" % answer if answer else self.decisions[name].get("reason", word)
+            story.converted(name, "in the store: %s" % why)
             self.propose(name, line, time, "withdrawn")
         else:
             story.left(name, "%s of a subject that is not there" % op)
@@ -902,13 +951,13 @@ class History:
             return what
         effect = self.story.value(key, line) if line["op"] == "set" else {"op": "close"}
         if any(k == key and at > (number or 0) and said == effect for k, at, said in self.stood):
-            self.story.converted(what, "accepted since: withdrawn")
+            self.story.converted(what, "in the store: accepted since")
             self.propose(name, line, time, "withdrawn")
             return None
         if line["trust"] == "confirmed" != now["trust"]:
             self.story.converted(name, "trust confirmed: working, while its question is open")
             line["trust"] = "working"
-        self.story.converted(what, "open: it stands beside the current value")
+        self.story.converted(what, "in the store: open, beside the current value")
         self.propose(name, line, time, "beside")
         return None
 
@@ -938,7 +987,7 @@ def tell_v5(folder: Folder, story: Story, hot: str | None, state: dict[str, Any]
     tell_archived(story, [(row, line) for row, line in rows if "key" not in line], first)
     history.reconcile(first, None)
     tell_decided(history)
-    story.tell_now()
+    story.tell_now(history.asked())
     known = {proposal["entry_id"] for proposal in history.proposals.values()} | set(story.lines)
     for row, line in rows:
         if "key" in line and line["id"] not in known and (line["tier"] != 3 or story.key(line["key"]) not in story.now):
@@ -973,10 +1022,10 @@ def tell_decided(history: History) -> None:
     for key, now in sorted(story.now.items()):
         if now["open"] and key not in lines:
             story.converted(key, "no longer in memory, and no decision says why: closed")
-            story.close(now["last"], key, now["effect"], "", time=time)
+            story.close(now["last"], story.owners[key], now["effect"], "", time=time)
         elif now["open"] and lines[key].get("last", now["last"]) != now["last"]:
             story.open(lines[key]["last"])
-            story.claim(lines[key]["last"], key, dict(lines[key], op="touch"), "%s-touch" % key, time)
+            story.claim(lines[key]["last"], story.owners[key], dict(lines[key], op="touch"), "%s-touch" % key, time)
     for name, (word, number, at) in fates.items():
         if word == "contested":
             what = history.ask(name, number, at or "")
@@ -984,7 +1033,7 @@ def tell_decided(history: History) -> None:
         elif word not in DECIDED:
             staged.append((name, "%s %s" % (name, history.decisions.get(name, {}).get("reason", ""))))
     for name, what in staged:
-        story.converted(what, "%s: staged" % fates[name][0])
+        story.converted(what, "in the store: %s" % fates[name][0])
         told = story.runs.get(history.proposals[name]["run_id"], ("", "", ""))  # no sync of the run must come after it
         history.propose(name, history.line_of(name, fates[name][0], None), told[2], "staged")
 

@@ -515,12 +515,12 @@ def check_keys(made: list[tuple[Note, list[Operation]]]) -> None:
     """Raise CannotRead where two notes would set one subject.
 
     No key may depend on what else lies in the folder: a note whose key went to another would leave behind what it had said.
-    Notes of an archive are the past of what has their key.
+    A note of an archive is the past of what has its key; of two of one key none knows which one was first.
     """
-    owners: dict[str, str] = {}
+    owners: dict[tuple[str, bool], str] = {}
     for note, operations in made:
-        for key in () if note.archived else [operation["key"] for operation in operations if "key" in operation]:
-            other = owners.setdefault(key, note.file.path)
+        for key in [operation["key"] for operation in operations if "key" in operation]:
+            other = owners.setdefault((key, note.archived), note.file.path)
             if other != note.file.path:
                 raise CannotRead("%s and %s give one key, %s: rename the one that is newer" % (other, note.file.path, key))
 

@@ -104,7 +104,7 @@ V4 = """\
 [R001-E02] [I:3] [watch] [F:R001] [L:R003] [oven,oven] The thermometer drifts by 2 °C. -> log/R001.md
 [R002-E02] [I:4] [decision] [F:R002] [L:R002] [flour] Rye comes from the mill in Ås. -> .bimri/log/R002.md
 [R003-E02] [I:1] [closed] [F:R003] [L:R003] [] Sweep the floor.
-- [R003-E09] half a line
+- half a line
 A word in passing.
 
 ## Tier 3: Pattern Recognition

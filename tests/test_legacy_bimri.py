@@ -336,9 +336,9 @@ def test_a_v4_archive_holds_earlier_values_and_closed_subjects(tmp_path, read):
 
 
 def test_what_is_no_line_of_a_v4_store_is_left(tmp_path, read):
-    """Lines that the old engine passed over are named or counted, in the memory and in the archive."""
+    """Lines that the old engine passed over are named, in the memory and in the archive."""
     said = notes(read(make_v4(tmp_path)))
-    for what in ("A line of nobody.", "2 lines of bimri.md: prose"):
+    for what in ("A line of nobody.", "bimri.md, line 16: - half a line", "bimri.md, line 17: A word in passing."):
         assert what in said
 
 
@@ -657,6 +657,36 @@ def test_what_does_not_fit_is_changed_and_said(tmp_path, read):
     assert "tag t11" in notes(operations)
 
 
+@pytest.mark.parametrize(("one", "two"), [("x" * 85 + ".one", "x" * 85 + ".two"), ("con.a", "legacy.con.a")])
+def test_two_keys_that_would_be_one_are_refused_by_name(tmp_path, bimri, one, two):
+    """Neither value is lost behind the other."""
+    store = Store5(tmp_path)
+    run = store.start()
+    store.set(run, one, "First.")
+    assert len(current(bimri.read(str(tmp_path)))) == 1
+    store.set(run, two, "Second.")
+    with pytest.raises(bimri.CannotRead) as caught:
+        bimri.read(str(tmp_path))
+    assert {one, two} <= set(re.findall(r"[a-z.]+", str(caught.value)))
+
+
+def test_a_key_that_is_written_otherwise_stays_one_subject(tmp_path, read):
+    """It is changed, renewed, closed and lost as any other."""
+    store = Store5(tmp_path)
+    run = store.start()
+    for key in ("con.a", "con.b", "con.c"):
+        store.set(run, key, "It is.")
+    later = store.start()
+    store.set(later, "con.a", "It was.", status="closed")
+    store.accept(store.propose(later, "con.b", op="touch"))
+    del store.hot["con.c"]
+    store.head += 1
+    store.commit()
+    subjects, _, _ = fold(read(tmp_path))
+    assert {key: subject["now"]["op"] for key, subject in subjects.items()} == {
+        "legacy.con.a": "close", "legacy.con.b": "set", "legacy.con.c": "close"}
+
+
 MAKERS = {
     "v1": lambda folder: write(folder, {"bimri.md": V1}), "v2.0-cc": lambda folder: write(folder, {"bimri.md": V2}),
     "v3": lambda folder: write(folder, {"BIMRI.md": V3}), "2.1-ca": make_ca, "4.0": make_v4,
@@ -800,6 +830,27 @@ DAMAGE = {
     "a line of v4 without its text": (make_v4, text_with("bimri.md", "oven] The thermometer drifts by 2 °C. -> log/R001.md", "oven")),
     "a line of v4 in the wrong section": (make_v4, text_with("bimri.md", "[R001-E02] [I", "[R001-E09] [fact] [] It is.\n[R001-E02] [I")),
     "a line of v4 under another heading": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "## Notes\n[R003-E02] [I:1]")),
+    **{"a line of v4 with %r before it" % before: (make_v4, text_with("bimri.md", "[R001-E01] [d", before + "[R001-E01] [d"))
+       for before in ("- ", "> ", "\0", "\u200b", "see ", "12. ")},
+    **{"a line of v4 without its first %d characters" % count: (make_v4, text_with(
+        "bimri.md", "[R001-E01] [decision] [a", "[R001-E01] [decision] [a"[count:])) for count in range(1, 21)},
+    "a pattern of v4 with a dash before it": (make_v4, text_with("bimri.md", "[P002]", "- [P002]")),
+    "half a line of v4 with a dash before it": (make_v4, text_with("bimri.md", "- half", "- [R003-E09] half")),
+    "half a line of v4 in a fence that does not end": (make_v4, text_with("bimri.md", "- half", "```\n- [R003-E09] half")),
+    "half a line of v4 between fences of two tiers": (make_v4, lambda folder: (text_with(
+        "bimri.md", "- half", "```\n- [R003-E09] half")(folder), text_with("bimri.md", "[P001]", "```\n[P001]")(folder))),
+    "a comment of v4 that ends in a later text": (make_v4, lambda folder: (text_with("bimri.md", "[tags] text -->", "[tags] text")(
+        folder), text_with("bimri.md", "then ask -> maybe", "then ask --> maybe")(folder))),
+    "an entry of v4 in a comment": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "<!-- [R003-E02] [I:1]")),
+    "an entry of v4 after a comment": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "<!-- x --> [R003-E02] [I:1]")),
+    "the rest of an entry of v4 after a comment": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "<!-- x --> 2] [I:1]")),
+    "an entry of v4 behind a hash": (make_v4, text_with("bimri.md", "[R003-E02] [I:1]", "# [R003-E02] [I:1]")),
+    "an entry of v4 joined to its heading": (make_v4, text_with("bimri.md", "Active Context\n\n[R", "Active Context[R")),
+    "two entries of v4 in one line": (make_v4, text_with("bimri.md", "-> .bimri/log/R001.md\n[R002-E01]", "[R002-E01]")),
+    "two entries of v4 in one line, with a part lost": (make_v4, text_with("bimri.md", "-> .bimri/log/R001.md\n[R002-E01]", "-E01]")),
+    "two entries of v4 in one line, cut in the first one's fields": (make_v4, text_with(
+        "bimri.md", "arch,Units] Weights are grams -> never ounces -> .bimri/log/R001.md\n[R002", "arch[R002")),
+    "two patterns of v4 in one line": (make_v4, text_with("bimri.md", "dry day.\n[P002]", "dry day. [P002]")),
     "a comment of v4 that does not end": (make_v4, text_with("bimri.md", "[tags] text -->", "[tags] text")),
     "another file in the place of v4's": (make_v4, lambda folder: write(folder, {"bimri.md": "# Readme\n\nIt is a project.\n"})),
     "another version's file in the place of v4's": (make_v4, lambda folder: write(folder, {"bimri.md": CA})),
@@ -839,15 +890,35 @@ def test_what_is_damaged_or_ambiguous_is_not_read(tmp_path, bimri, case):
     assert re.search(r"\.md|\.json|no BIMRI store|BIMRI .* is no version", str(caught.value))
 
 
+@pytest.mark.parametrize("text", ["As R001-E02 has it.", "See [R001-E02].", "It replaces [R001-E02] [see the log].", "[R001-E02] had it.",
+                                  "Kinds are [fact] [rule] [pref].", "It ends --> here.", "Read [R001-E02](log/R001.md) [fact]."])
+def test_a_text_of_v4_may_name_an_entry(tmp_path, read, text):
+    """Only another entry's own brackets are damage."""
+    make_v4(tmp_path)
+    text_with("bimri.md", "Sweep the floor.", text)(tmp_path)
+    text_with("bimri.md", "[R003-E02] [I:1] [closed]", "[R003-E02] [I:1] [active]")(tmp_path)
+    assert current(read(tmp_path))["legacy.r003-e02"]["text"] == text
+
+
+def test_what_follows_a_comment_of_v4_is_left(tmp_path, read):
+    """It is no part of the comment."""
+    make_v4(tmp_path)
+    text_with("bimri.md", "- half a line", "<!-- a comment,\nsee R001-E02 --> and prose")(tmp_path)
+    assert "bimri.md, line 17: and prose" in notes(read(tmp_path))
+
+
 @pytest.mark.parametrize("prose", ["A word in passing.", "[a link](https://example.org)", "- [ ] something to do", "[1] as they say",
-                                   "> [R001-E02] was discussed", "### A heading of the third level", "[like so][1]"])
+                                   "> R001-E02 was discussed", "### A heading of the third level", "[like so][1]",
+                                   "Note: see [a] [b], and [ev:none]", "see [R001-E02](.bimri/log/R001.md)", "Fix [P1] first",
+                                   "```\n- [R001-E09] [fact] as it is written\n[R001-E09] [fact] [tags] text\n```"])
 def test_prose_of_a_v4_memory_is_no_damage(tmp_path, read, prose):
     """The format allows it anywhere; it is left, and said."""
     make_v4(tmp_path)
     text_with("bimri.md", "[R002-E02] [I:4]", prose + "\n[R002-E02] [I:4]")(tmp_path)
     operations = read(tmp_path)
     assert len(current(operations)) == 6
-    assert "3 lines of bimri.md: prose" in notes(operations) or prose in notes(operations)
+    for number, line in enumerate(prose.split("\n"), 14):
+        assert "bimri.md, line %d: %s" % (number, line) in notes(operations)
 
 
 def test_the_command_writes_all_or_nothing(tmp_path, bimri):
@@ -1129,6 +1200,37 @@ def test_what_the_vault_made_of_a_changed_store_since_is_no_question(tmp_path, r
     assert take()["beside"] == []
     assert vault.json("recall", "legacy.r001-e02")[1]["current"]["text"] == "It is new."
     assert vault.json("recall", "legacy.r002-e02")[1]["current"]["text"] == "Rye comes from the mill in Oslo."
+
+
+@pytest.mark.parametrize("answer", ["current", "choice", "decline"])
+def test_a_store_whose_questions_were_answered_since_is_told_again(tmp_path, read, answer):
+    """What stands comes in one run more, once; what the vault asks of its own is still for the owner to answer."""
+    vault, folder = scratch.Scratch(tmp_path / "vault"), tmp_path / "store"
+    vault.ok("init")
+    store = Store5(folder)
+    one, two = store.start(), store.start()
+    store.set(one, "wall.colour", "White.")
+    question = store.contest(red := store.propose(two, "wall.colour", "Red."))
+    pending = store.propose(two, "wall.width", "Two metres.")
+
+    def take():
+        write(tmp_path, {"told.jsonl": "".join(json.dumps(op) + "\n" for op in read(folder))})
+        status, result = vault.json("import", str(tmp_path / "told.jsonl"), "--human-approved")
+        assert status in (0, 4), result
+        return [run["label"][:4] for run in result["runs"]]
+
+    assert len(take()) == 3
+    assert take() == []
+    if answer == "decline":
+        store.decide(pending, "declined", revision=store.head)
+    else:
+        store.resolve(question, "current" if answer == "current" else red)
+    assert (take(), take()) == (["now-"], [])
+    assert vault.json("recall", "wall.colour")[1]["current"]["text"] == ("Red." if answer == "choice" else "White.")
+    keys = {one["key"] for one in vault.json("review", "--all")[1]["questions"]}
+    assert keys >= ({"wall.width"} if answer == "choice" else {"wall.colour", "wall.width"})
+    assert "in the store" in notes(read(folder), "converted")
+    vault.ok("doctor", "--strict")
 
 
 def alike(claim):

@@ -286,6 +286,17 @@ def test_an_archived_note_is_the_past_of_what_has_its_key(folder):
         ("use-jq", "Was."), ("use-jq", None), ("use-jq", "Is.")]
 
 
+@pytest.mark.parametrize("live", [{}, {"a-b.md": "Is."}])
+@pytest.mark.parametrize("two", ["archive/a-b.md", "archive/archive/A b.md"])
+def test_two_archived_notes_of_one_key_are_refused_by_name(folder, live, two):
+    """None knows which of them was first."""
+    with pytest.raises(notes.CannotRead) as caught:
+        folder({"archive/A b.md": "Was.", two: "Was too.", **live})
+    assert "archive/A b.md" in str(caught.value)
+    assert two in str(caught.value)
+    folder({"archive/A b.md": "Was.", two: "", **live})
+
+
 def test_a_card_and_its_archived_copy_keep_their_evidence(folder):
     """Entries that two cards of one key need do not share an id."""
     operations = folder({"tools/proxy.md": CARD, "archive/proxy.md": CARD})
