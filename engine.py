@@ -6402,7 +6402,7 @@ def list_supplies() -> dict[str, bytes]:
 def read_supplies(vault: str) -> dict[str, str]:
     """Return what the list in a vault says is Muniment's there: name -> SHA-256, empty where there is none.
 
-    A name that leads elsewhere is passed over; Refused where the list cannot be read.
+    A name that leads elsewhere, or to no file, is passed over; Refused where the list cannot be read.
     """
     path = os.path.join(vault, "templates", SUPPLIES)
     try:
@@ -6415,7 +6415,9 @@ def read_supplies(vault: str) -> dict[str, str]:
         raise Refused("bad-config", "%s, by which Muniment's files are known, cannot be read" % path,
                       "install from a whole copy of Muniment makes it again", path=path)
     name_form = r"engine\.py|muniment\.py|templates(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+"
-    return {name: digest for name, digest in said.items() if is_word(name, name_form, 200) and is_word(digest, "[0-9a-f]{64}", 64)}
+    named = {name: digest for name, digest in said.items() if is_word(name, name_form, 200) and is_word(digest, "[0-9a-f]{64}", 64)}
+    places = {name: os.path.join(vault, *name.split("/")) for name in named}
+    return {name: digest for name, digest in named.items() if os.path.isfile(places[name]) or not os.path.lexists(places[name])}
 
 
 def find_reader(name: str) -> str | None:
@@ -9360,9 +9362,11 @@ def _git_copies(vault: Vault, revision: str) -> dict[str, list[bytes]]:
     """Return what git holds of each ledger: at a revision, or at every commit that changed it, the latest first."""
     import subprocess
 
+    quiet = ("-c", "log.showSignature=false", "-c", "core.fsmonitor=false")  # a repository's settings may name programs
+
     def git(*words: str) -> bytes:
         try:
-            done = subprocess.run(["git", "-c", "log.showSignature=false", "-C", vault.root, *words], capture_output=True, check=False)  # noqa: S603, S607 - no shell
+            done = subprocess.run(["git", *quiet, "-C", vault.root, *words], capture_output=True, check=False)  # noqa: S603, S607 - no shell
         except FileNotFoundError:
             raise Unsupported("missing-package", "restore --from-git needs the program git", "install it, or restore --from FILE") from None
         return done.stdout if done.returncode == 0 else b""
@@ -10290,14 +10294,31 @@ def _parse_agents(words: str) -> list[str]:
 
 def cmd_upgrade(call: Call, args: Row) -> Result:
     """Put this engine in the place of a project's own, with launcher, templates, blocks and hooks; the ledger is not touched."""
-    target = args["target"] and os.path.join(call.folder, args["target"])
-    folder = find_vault_above(target) if target and not args["vault"] else find_vault(args["vault"], target or call.folder)
-    said = read_receipt(folder)
-    if not said or os.path.realpath(said["vault"]) != os.path.realpath(folder):
+    if args["target"] and not args["vault"]:
+        folder = _vault_of(os.path.join(call.folder, args["target"]))
+    else:
+        folder = find_vault(args["vault"], os.path.join(call.folder, args["target"] or "."))
+    site = _remembered(call, folder)
+    if site is None:
         raise NotFound("not-found", "%s was not installed on this machine" % folder, "install --target DIR")
-    site = Site(said["project"], said["vault"], call.home)
     site.python = _bound_python(site)
     return _lay(call, site, args["dry_run"])
+
+
+def _remembered(call: Call, folder: str) -> Site | None:
+    """Return the project that a vault was installed in, if this machine remembers it and the vault still lies there."""
+    said = read_receipt(folder)
+    there = said and os.path.realpath(said["vault"]) == os.path.realpath(folder)
+    return Site(said["project"], said["vault"], call.home) if there else None
+
+
+def _vault_of(project: str) -> str:
+    """Return the vault of a project: `memory`, else the only one in it, or where there is none, `memory` too."""
+    memory = os.path.join(project, "memory")
+    found = [] if is_vault(memory) else _list_vaults(project)
+    if len(found) > 1:
+        raise Refused("bad-value", "%s holds %d vaults" % (project, len(found)), "name one with --vault: %s" % ", ".join(found))
+    return found[0] if found else memory
 
 
 def _lay(call: Call, site: Site, dry_run: bool, older: bool = False) -> Result:
@@ -10322,15 +10343,15 @@ def _lay(call: Call, site: Site, dry_run: bool, older: bool = False) -> Result:
     call.named = site.vault
     try:
         if is_new:
-            made = new
             call.warn(cmd_init(call, {"dir": site.vault, "tracked": site.tracked})["warnings"])
+            made = new  # what a failed one leaves the next completes: it may be somebody else's that is on its way
         _write_changes(call, site, changes, done)
         _prove(site)
-    except BaseException as error:
+    except BaseException:
         _put_back(site, done)  # where this raises, the vault stays: it keeps what could not be put back
         ledgers = os.path.join(site.vault, PRIVATE, "ledger")
-        busy = os.path.isdir(ledgers) and os.listdir(ledgers)  # somebody works in it already, or made it
-        for path in made if not busy and getattr(error, "code", "") != "vault-exists" else ():
+        busy = os.path.isdir(ledgers) and os.listdir(ledgers)  # somebody works in it already
+        for path in made if not busy else ():
             remove_tree(path)
         remove_folders(folders)
         raise
@@ -10341,7 +10362,8 @@ def _who_carries(site: Site) -> str:
     git = find_git(site.project)
     if git is None:
         return "no git repository here: nothing carries the vault"
-    if site.tracked and run_quietly(["git", "check-ignore", "-q", os.path.join(site.vault, "engine.py")], site.project)[0] == 0:
+    asked = ["git", "-c", "core.fsmonitor=false", "check-ignore", "-q", os.path.join(site.vault, "engine.py")]  # nothing named there is run
+    if site.tracked and run_quietly(asked, site.project)[0] == 0:
         return "git would carry the vault, but a rule of the project's ignores it"
     return "git carries the vault's ledgers and its engine" if site.tracked else "git ignores the vault: it is this machine's"
 
@@ -10478,25 +10500,28 @@ def _site_to_leave(call: Call, args: Row) -> Site:
             folder: str | None = find_vault(None, call.folder)
         except NotFound:
             folder = None
-        said = read_receipt(folder) if folder else None
-        if said:
-            return Site(said["project"], said["vault"], call.home)
+        site = _remembered(call, folder) if folder else None
+        if site:
+            return site
         if folder and os.path.basename(folder) != "memory":
             raise Refused("bad-value", "%s was not installed on this machine: its project is not known" % folder,
                           "name the project with --target DIR, and this folder with --vault")
         if folder:
             return Site(os.path.dirname(folder), "memory", call.home)
     project = os.path.join(call.folder, args["target"] or ".")
-    found = [args["vault"] or "memory"]
-    if args["vault"] is None and not is_vault(os.path.join(project, "memory")):
-        found = _list_vaults(project)
-    if len(found) > 1:
-        raise Refused("bad-value", "%s holds %d vaults" % (project, len(found)), "name one with --vault: %s" % ", ".join(found))
-    return Site(project, found[0] if found else "memory", call.home)
+    site = Site(project, args["vault"] or _vault_of(project), call.home)
+    main = None if is_vault(site.vault) else find_main_worktree(site.project)
+    if main:
+        raise Refused("bad-value", "%s is a linked worktree, and shares the memory of %s" % (site.project, main),
+                      "uninstall --target %s" % quote_word(main))
+    return site
 
 
 def _undo(call: Call, site: Site, vault: Vault | None, dry_run: bool) -> Result:
     changes, left = plan_removal(site)
+    if not (vault or changes or left):
+        raise NotFound("not-found", "there is no vault at %s, and nothing of Muniment's in %s" % (site.vault, site.project),
+                       "name the project with --target DIR, and its vault with --vault DIR")
     result: Result = {
         "project": site.project, "vault": site.vault if vault else None, "left": left, "dry_run": dry_run, "warnings": call.warnings,
         "files": [{"path": c.path, "change": "removed" if c.after is None else "restored"} for c in changes],
@@ -10572,8 +10597,7 @@ def cmd_adopt(call: Call, args: Row) -> Result:
 def _site_of(call: Call) -> Site:
     """Return the project that a vault is installed in, as this machine remembers it, or as it lies."""
     folder = find_vault(call.named, call.folder)
-    said = read_receipt(folder)
-    return Site(said["project"], said["vault"], call.home) if said else Site(find_git(call.folder) or call.folder, folder, call.home)
+    return _remembered(call, folder) or Site(find_git(call.folder) or call.folder, folder, call.home)
 
 
 def _find_claude_memory(site: Site) -> str:
@@ -10664,9 +10688,9 @@ def cmd_hook(call: Call, args: Row) -> Result:
 
 
 def read_event(data: bytes) -> Row | None:
-    """Return the JSON object that an agent gave, or None where it is none."""
+    """Return the first JSON object that an agent gave, or None where there is none."""
     try:
-        given = json.loads(data.decode("utf-8-sig"))
+        given, _ = json.JSONDecoder().raw_decode(data.decode("utf-8-sig").lstrip())
     except (ValueError, RecursionError):
         return None
     return given if isinstance(given, dict) else None
@@ -11257,7 +11281,7 @@ def serve(perform: Callable[[str, Callable[[Call], Result]], Result], actor: str
     asyncio.run(run())
 
 
-# == CLI == one command table; parsing, printing, exit status == 1110 ==
+# == CLI == one command table; parsing, printing, exit status == 1130 ==
 
 Command = namedtuple("Command", "name help run say args")
 
@@ -12042,7 +12066,7 @@ def _take_event() -> bytes:
     try:
         while _has_input(until) and (part := os.read(sys.stdin.fileno(), 1 << 16)):
             data += part if len(data) <= EVENT_BYTES_MAX else b""
-            if data.rstrip().endswith(b"}") and read_event(data) is not None:
+            if b"}" in part and read_event(data) is not None:
                 break
     except OSError:  # a folder, or what cannot be read: it holds no event
         return b""
@@ -12224,12 +12248,16 @@ def _answer_with(command: Any, result: Result, as_json: bool) -> int:
     """Print a result; return 0, or the exit status of an output that cannot be written: what was done stays done."""
     try:
         _say_warnings(result)
+    except OSError:  # the answer is said all the same
+        _let_go(sys.stderr)
+    try:
         print(_format_json(result)) if as_json else command.say(result)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
+        _let_go(sys.stdout)
         if command.name == "hook":  # an agent's session goes on, whatever becomes of our words
             return 0
         said = "standard output: %s; the command was carried out, and its records are safe" % error.strerror
@@ -12254,8 +12282,16 @@ def _fail(error: MunimentError, as_json: bool, warnings: Iterable[str] = ()) -> 
     except BrokenPipeError:
         raise
     except OSError:  # nothing can be said: the exit status says it
-        pass
+        _let_go(sys.stderr)
     return error.exit_status
+
+
+def _let_go(stream: Any) -> None:
+    """Let what a stream still holds go nowhere: else it is tried again at the end, and the interpreter fails there."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (AttributeError, OSError, ValueError):  # it is closed, or no file
+        pass
 
 
 def run() -> None:
@@ -12263,12 +12299,22 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # closed by who started us: then nothing is said
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    if {"install", "upgrade", "uninstall", "adopt"} & set(sys.argv[1:]):
+        import signal
+
+        for name in ("SIGTERM", "SIGHUP"):  # what stops it lets it put every file back first
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), signal.default_int_handler)
+    status: Any = 0
     try:
-        status = main()
+        try:
+            status = main()
+        except SystemExit as ended:  # of --help
+            status = ended.code
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:  # the reader has gone; what it was to read is recorded all the same
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go(sys.stdout)
         status = 0
     except KeyboardInterrupt:
         print("\nmuniment: interrupted; what was recorded is kept, and the same command goes on from there", file=sys.stderr)

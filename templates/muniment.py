@@ -13,11 +13,12 @@ import os
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 
-vault = os.path.dirname(os.path.abspath(__file__))
+vault = os.path.dirname(os.path.realpath(__file__))
 path = os.path.join(vault, "engine.py")
-if "hook" in sys.argv[1:2] and not os.path.isfile(path):
+is_hook = "hook" in sys.argv[1:2]  # an agent waits for it: a memory that is gone or damaged is no failure of its session
+if is_hook and not os.path.isfile(path):
     print("muniment: the engine is gone from %s" % vault, file=sys.stderr)
-    sys.exit(0)  # an agent waits for its hook: a memory that is gone is no failure of its session
+    sys.exit(0)
 loader = SourceFileLoader("engine", path)
 local = os.path.join(vault, ".muniment", "local")
 bytecode = os.path.join(local, "bytecode")
@@ -33,6 +34,11 @@ except (EOFError, ValueError, TypeError):  # a full disk left half of it
             with suppress(OSError):  # another start was faster
                 os.unlink(os.path.join(folder, name))
     code = loader.source_to_code(loader.get_data(path), path)
+except SyntaxError as error:
+    if not is_hook:
+        raise
+    print("muniment: the engine in %s is damaged: %s" % (vault, error), file=sys.stderr)
+    sys.exit(0)
 sys.pycache_prefix, sys.dont_write_bytecode = before  # what the engine imports is kept where it always was
 engine = type(sys)("engine")
 engine.__file__ = path

@@ -19,6 +19,7 @@ engine = importlib.import_module("engine")
 # What this machine has set, or which models it has, is nothing to a test.
 for name in ("MUNIMENT_VAULT", "MUNIMENT_INDEX_ROOT"):
     os.environ.pop(name, None)
+os.environ.pop("PYTHONUNBUFFERED", None)  # it hides what becomes of output that cannot be written
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process that a test starts would compile the engine anew
 os.environ["MUNIMENT_MODELS"] = os.devnull
 os.environ["MUNIMENT_STATE"] = os.devnull  # many tests put an older vault back in its place: only tests of the witness have one

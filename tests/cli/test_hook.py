@@ -858,7 +858,7 @@ def test_standard_input_that_stays_open(project):
     """One whole object is taken without waiting for its end; half of one, nothing, and endless noise are given up soon."""
     words = [sys.executable, str(ENGINE), "hook", "session-start", "--agent", "claude", "--project", str(project.folder), "--json"]
     data = json.dumps(given("claude", "session-start", project)).encode()
-    for text, expected in ((data, "started"), (data[:-1], "nothing"), (b"", "nothing")):
+    for text, expected in ((data, "started"), (data + data, "resumed"), (data + b"}", "resumed"), (data[:-1], "nothing"), (b"", "nothing")):
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             process.stdin.write(text)
             process.stdin.flush()

@@ -1031,3 +1031,90 @@ def test_starts_at_once_with_bytecode_that_was_cut_short(tmp_path):
         (kept,) = (local / "bytecode").rglob("*.pyc")
         kept.write_bytes(kept.read_bytes()[:1000])
     assert stat.S_IMODE(local.stat().st_mode) == 0o700
+
+
+def test_a_moved_or_renamed_memory_undoes_itself_and_no_other(tmp_path):
+    """The receipt of where it lay is no word about what lies there now."""
+    site, other = Site(tmp_path / "a"), Site(tmp_path / "b")
+    other.home, other.environ = site.home, site.environ
+    site.install(agents="claude")
+    moved = site.project.parent / "moved"
+    site.project.rename(moved)
+    site.project.mkdir()
+    site.install(agents="claude")
+    laid = site.files()
+    assert site.run([sys.executable, moved / "memory" / "muniment.py", "uninstall"])[0] == 0
+    assert not (moved / "AGENTS.md").exists()
+    assert not (moved / "memory" / "engine.py").exists()
+    assert {path: data for path, data in site.files().items() if moved not in path.parents} == {
+        path: data for path, data in laid.items() if moved not in path.parents}
+    site.vault.rename(site.project / "brain")
+    status, said = site.engine("uninstall", program=site.project / "brain" / "muniment.py")
+    assert (status, said["code"]) == (3, "bad-value")
+    site.ok("uninstall", "--target", site.project, "--vault", "brain", program=site.project / "brain" / "muniment.py")
+    assert not (site.project / "brain" / "engine.py").exists()
+    assert site.engine("uninstall", "--target", site.home)[1]["code"] == "not-found"
+
+
+def test_a_project_that_is_named_is_the_one_that_is_meant(tmp_path, git):
+    """Neither upgrade nor uninstall climbs to a project around it, or from a linked worktree to the main one."""
+    site = Site(tmp_path, git=False)
+    git(site.project, "init", "-q")
+    git(site.project, "commit", "-q", "--allow-empty", "-m", "x")
+    site.install(agents="claude")
+    inner = site.project / "inner"
+    inner.mkdir()
+    site.ok("install", "--target", inner, "--vault", "brain", "--agents", "none")
+    assert site.ok("upgrade", "--target", inner)["vault"] == str(inner / "brain")
+    assert site.engine("upgrade", "--target", site.home)[1]["code"] == "not-found"
+    git(site.project, "worktree", "add", "-q", str(tmp_path / "linked"))
+    before = site.files()
+    assert site.engine("uninstall", "--target", tmp_path / "linked")[0] == 3
+    assert site.files() == before
+
+
+@posix
+def test_a_signal_lets_it_put_every_file_back(tmp_path):
+    """What stops a program that takes too long leaves nothing half installed."""
+    code = "import os, signal, time\ndef prove(site):\n    os.kill(os.getpid(), signal.%s)\n    time.sleep(60)\nengine._prove = prove"
+    for name in ("SIGTERM", "SIGHUP"):
+        site = Site(tmp_path / name, {"AGENTS.md": "Before.\n"})
+        before = site.files()
+        assert site.with_fault(code % name, "install", "--target", site.project, "--agents", "claude")[0] == 130
+        assert site.files() == before
+        assert not site.vault.exists()
+
+
+@posix
+def test_what_a_repositorys_settings_name_is_not_run(tmp_path, git):
+    """Git is asked without the programs that a project's own configuration names."""
+    site = Site(tmp_path, git=False)
+    git(site.project, "init", "-q")
+    (site.project / "x").write_text("x", "utf-8")
+    git(site.project, "add", "x")
+    git(site.project, "config", "core.fsmonitor", "touch '%s';false" % (tmp_path / "ran"))
+    site.install("--tracked", agents="none")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_list_that_names_a_folder(tmp_path):
+    """What is no file is passed over, and install makes the list again."""
+    site = Site(tmp_path)
+    site.install(agents="none")
+    (site.vault / "templates" / "supplies.json").write_text(json.dumps({"templates/agents": "0" * 64}), "utf-8")
+    site.install(agents="none")
+    assert site.healthy()
+
+
+@posix
+def test_a_launcher_behind_a_link_and_a_damaged_engine(tmp_path):
+    """A link starts the engine beside the launcher; half an engine is no failure of an agent's session."""
+    site = Site(tmp_path)
+    site.install(agents="none")
+    link = tmp_path / "m"
+    link.symlink_to(site.vault / "muniment.py")
+    assert site.run([sys.executable, link, "status"])[0] == 0
+    engine = site.vault / "engine.py"
+    engine.write_text("def broken(:\n", "utf-8")
+    assert site.run([sys.executable, link, "hook", "session-start", "--agent", "claude"], b"{}")[:2] == (0, "")
+    assert site.run([sys.executable, link, "status"])[0] == 1
