@@ -9560,7 +9560,7 @@ def _erased(work: Work, erasures: list[str], targets: list[str], files: list[str
     return dict(result, exit=4) if remains else result
 
 
-# == IMPORTS == older memories taken in, each as one unit == 410 ==
+# == IMPORTS == older memories taken in, each as one unit == 420 ==
 
 #: Fields of an operation of `import`: what does it -> names, `do` apart.
 IMPORTED = {
@@ -9922,15 +9922,25 @@ class _Import:
         name = op.get("proposal")
         if not isinstance(name, str) or name not in self.ids:
             raise Refused("unknown-proposal", "proposal: no line before has the id %s" % quote(name), "put what it names before it")
-        if label in self.here:
-            claims = [c for c in map(self.state.find_claim, self.ids[name]) if c and (c.standing or c.outcome in ("staged", "held"))]
-            self.notes["left"] += [{"what": "run %s: it withdraws %s" % (label, c.key), "why": "it was imported before; %s stays until"
-                                    " the owner answers: review --all" % c.id} for c in claims]
+        for claim in map(self.state.find_claim, self.ids[name] if label in self.here else ()):
+            if claim and claim.run in self.own and (claim.standing or claim.outcome in ("staged", "held")):
+                self._withdraw_late(label, claim)
         for one in self.ids[name] if label in self.runs else ():
             key = withdraw(self.work, {"id": self.runs[label]}, {"proposal": one})["key"]
             self.torn.add(key)
             waiting = self.staged.get(self.runs[label], {}).get(key, [])
             waiting[:] = [other for other in waiting if other != one]
+
+    def _withdraw_late(self, label: str, claim: Any) -> None:
+        """Withdraw what a run that was imported before had proposed, and its store has taken back since; say what became of it."""
+        what = "run %s: %s of %s" % (label, claim.id, claim.key)
+        try:
+            withdraw(self.work, {"id": claim.run}, {"proposal": claim.id})
+        except Refused as error:
+            self.notes["left"].append({"what": what, "why": "the store took it back since it was imported; it stays: %s" % error.message})
+            return
+        self.torn.add(claim.key)
+        self.notes["converted"].append({"what": what, "how": "the store took it back since it was imported: withdrawn"})
 
     def _close(self, label: str, op: Row) -> None:
         outcome, dated = parse_choice(op.get("outcome"), "outcome"), _parse_dated(op)

@@ -23,7 +23,7 @@ import scratch
 
 ENGINE = Path(__file__).resolve().parents[2] / "engine.py"
 #: The engine as the installed command starts it, from bytecode: a script is compiled anew each time.
-AS_COMMAND = "import sys; sys.path.insert(0, %r); sys.argv[0] = %r; import engine; engine.run()" % (str(ENGINE.parent), str(ENGINE))
+AS_COMMAND = "import os, sys; del sys.argv[0]; sys.path.insert(0, os.path.dirname(sys.argv[0])); import engine; engine.run()"
 #: 2026-11-30T08:00:00.000Z
 MONDAY = 1_796_025_600_000
 DAY = 86_400_000
@@ -79,7 +79,7 @@ class Project:
     def cli(self, *words, stdin=b"", env=None, cwd=None, plain=False, prefix=()):
         """Run a command line in a process of its own, with --json unless ``plain``; return its Reply."""
         environ = {name: value for name, value in os.environ.items() if name != "MUNIMENT_VAULT"}
-        head = [*prefix, sys.executable, "-c", AS_COMMAND, *([] if plain else ["--json"])]
+        head = [*prefix, sys.executable, "-c", AS_COMMAND, str(ENGINE), *([] if plain else ["--json"])]
         done = subprocess.run(
             [*head, *(w if isinstance(w, bytes) else str(w) for w in words)],
             input=stdin,
