@@ -6395,6 +6395,8 @@ def list_supplies() -> dict[str, bytes]:
     readers = sorted(os.listdir(legacy)) if os.path.isdir(legacy) else ()
     paths.update({"templates/legacy/" + name: os.path.join(legacy, name) for name in readers if name.endswith(".py")})
     found = {name: read_file(path) for name, path in paths.items() if os.path.isfile(path)}
+    if "templates/AGENTS.md" in found:  # the copy may be a project too, with a memory of its own
+        found["templates/AGENTS.md"] = drop_block(found["templates/AGENTS.md"], True)
     text = json.dumps({name: sha256(data) for name, data in found.items()}, indent=0, sort_keys=True) + "\n"
     return {**found, "templates/" + SUPPLIES: text.encode("ascii")}
 

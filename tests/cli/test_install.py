@@ -1118,3 +1118,18 @@ def test_a_launcher_behind_a_link_and_a_damaged_engine(tmp_path):
     engine.write_text("def broken(:\n", "utf-8")
     assert site.run([sys.executable, link, "hook", "session-start", "--agent", "claude"], b"{}")[:2] == (0, "")
     assert site.run([sys.executable, link, "status"])[0] == 1
+
+
+def test_a_copy_of_muniment_that_is_a_project_itself(tmp_path):
+    """The block in its own AGENTS.md is not laid as a rule for agents: the second install changes nothing, as anywhere."""
+    site = Site(tmp_path)
+    shutil.copytree(TEMPLATES, site.project / "templates")
+    for name in ("engine.py", "AGENTS.md"):
+        shutil.copy(TEMPLATES.parent / name, site.project / name)
+    before = site.files()
+    own = site.project / "engine.py"
+    assert site.ok("install", "--target", site.project, "--agents", "none", program=own)["files"]
+    assert (site.vault / "templates" / "AGENTS.md").read_bytes() == (TEMPLATES.parent / "AGENTS.md").read_bytes()
+    assert site.ok("install", "--target", site.project, "--agents", "none", program=own)["files"] == []
+    site.ok("uninstall", "--target", site.project)
+    assert site.files() == before
