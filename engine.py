@@ -3979,7 +3979,7 @@ def mint_tag(chance: Callable[[int], bytes]) -> str:
     return "".join(TAG_LETTERS[b % len(TAG_LETTERS)] for b in chance(8))
 
 
-# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 870 ==
+# == CACHE == the fold in SQLite: what the reducer writes and every command reads == 880 ==
 
 _TABLES = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -4475,7 +4475,7 @@ class State(Database):
         if claim not in self._bodies:
             if len(self._bodies) > _BODIES_MAX:
                 self._bodies = {}
-            self._bodies[claim] = json.loads(self._new.get(claim) or self.one("SELECT body FROM claim WHERE id=?", claim)[0])
+            self._bodies[claim] = parse_cached(self._new.get(claim) or self.one("SELECT body FROM claim WHERE id=?", claim)[0])
         return self._bodies[claim]
 
     def facts(self, proposal: str) -> list[Any]:
@@ -4588,7 +4588,7 @@ class State(Database):
         return self._page(self._events, "SELECT * FROM event WHERE key=?", "at", key, self.count_answers(key), page)
 
     def _events(self, sql: str, *values: Any) -> list[Row]:
-        return [dict(row, body=json.loads(row["body"])) for row in self.dicts(sql, *values)]
+        return [dict(row, body=parse_cached(row["body"])) for row in self.dicts(sql, *values)]
 
     def find_event(self, event: str) -> Row | None:
         """Return a revision, resolution or other event by its id, or None."""
@@ -4638,7 +4638,7 @@ class State(Database):
         seen: dict[str, int] = {}
         for row in self.rows("SELECT body FROM event WHERE tag=? AND seq<=? AND kind IN ('run-open','revision','resolution')"
                              " ORDER BY seq", tag, seq):
-            seen.update(json.loads(row[0])["seen"])
+            seen.update(parse_cached(row[0])["seen"])
         seen[tag] = seq
         return seen
 
@@ -4790,6 +4790,14 @@ def is_plain(path: str) -> bool:
         except FileNotFoundError:  # SQLite makes and removes what stands beside
             continue
     return True
+
+
+def parse_cached(text: Any) -> Any:
+    """Return what a JSON text of the cache says; DatabaseError, as of a page that SQLite cannot read, where it is none."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError):
+        raise sqlite3.DatabaseError("a row is not what was put there") from None
 
 
 def remove_cache(path: str) -> None:
@@ -7177,7 +7185,7 @@ def _forget_erased(vault: Vault, old: State) -> None:
     texts: set[str] = set()
     for one in new:
         for (said,) in old.rows("SELECT body FROM claim WHERE id=? UNION ALL SELECT body FROM event WHERE id=?", one, one):
-            texts |= set(texts_in(json.loads(said)))
+            texts |= set(texts_in(parse_cached(said)))
         texts |= {said for row in old.rows("SELECT text, ref FROM entry WHERE id=?", one) for said in row if said}
     if new:
         remove_cache(vault.index)
@@ -9709,7 +9717,7 @@ class _Import:
         self.last = ""  # the run of this source that came last
         sql = "SELECT e.id, e.body FROM event e JOIN run r ON r.id=e.id WHERE r.origin=1 ORDER BY e.at, e.seq, e.tag"
         for run, body in self.state.rows(sql):
-            origin = json.loads(body)["origin"]
+            origin = parse_cached(body)["origin"]
             if origin["format"] == source["format"] and origin["name"] == source["name"]:
                 self.labels.setdefault(origin.get("id", ""), []).append(run)
                 self.last = run
@@ -9724,7 +9732,7 @@ class _Import:
                 "SELECT c.id, c.run, c.key, c.body FROM claim c JOIN run r ON r.id=c.run WHERE r.origin=1 ORDER BY c.tag, c.seq"):
             if run in said:
                 self.known.add(key)
-                said[run].setdefault(_words_of(json.loads(body)), []).append(one)
+                said[run].setdefault(_words_of(parse_cached(body)), []).append(one)
         for row in self.state.dicts("SELECT e.* FROM entry e JOIN run r ON r.id=e.run WHERE r.origin=1 ORDER BY e.tag, e.seq"):
             if row["run"] in said:
                 said[row["run"]].setdefault(_words_of(row), []).append(row["id"])
@@ -10159,13 +10167,13 @@ def _list_runs(state: State) -> list[tuple[str, str, Row, Row | None]]:
         "SELECT n.run, e.body, e.at FROM ending n JOIN event e ON e.tag=n.tag AND e.seq=n.seq AND e.kind='run-close'")}
     runs: list[tuple[str, str, Row, Row | None]] = []
     for run, text, at in state.rows("SELECT id, body, at FROM event WHERE kind='run-open' ORDER BY at, seq, tag"):
-        body, closed = json.loads(text), None
+        body, closed = parse_cached(text), None
         if run in endings:
-            end = json.loads(endings[run][0])
+            end = parse_cached(endings[run][0])
             closed = {"outcome": end["outcome"], "summary": end.get("summary", "(erased)"), "dated": end.get("dated", endings[run][1])}
         runs.append((at, run, {"actor": body["actor"], "session": body.get("session"), "dated": body.get("dated", at)}, closed))
     for answer, text, at in state.rows("SELECT id, body, at FROM event WHERE kind='resolution' AND key IS NOT NULL ORDER BY at, seq, tag"):
-        body = json.loads(text)
+        body = parse_cached(text)
         said = body.get("note", "The owner's answer to %s: %s." % (body["handle"][:8], body["answer"]))
         runs.append((at, answer, {"actor": "owner", "dated": at}, {"outcome": "success", "summary": said, "dated": at}))
     missing = state.rows("SELECT run FROM claim WHERE run IS NOT NULL UNION SELECT run FROM entry EXCEPT SELECT id FROM run ORDER BY 1")
@@ -12186,6 +12194,8 @@ def _failure_of(error: Exception, call: Call | None) -> MunimentError:
         hint = hint if error.errno in _NO_ROOM else "look at what is there, then try again; " + done
         return FilesystemRefused("filesystem", "%s: %s" % (path, error.strerror or error), hint, path=path)
     if isinstance(error, sqlite3.DatabaseError):
+        damaged = not isinstance(error, sqlite3.OperationalError)  # what that says is of the disk
+        hint = "rebuild makes the one anew, index --rebuild the other; " + done if damaged else hint
         return FilesystemRefused("filesystem", "state.sqlite or index.sqlite in the vault's local/: %s" % error, hint)
     return error  # type: ignore[return-value]
 

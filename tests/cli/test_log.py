@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import pytest
 
 
@@ -124,3 +127,18 @@ def test_refused(call, project, words, codes):
     """A date, run or number that is none is refused."""
     project.start()
     assert call("log", *words).code in codes
+
+
+def test_a_cache_whose_row_is_damaged(project):
+    """What the cache says no more is said with a code, and the next step mends it."""
+    run = project.start()
+    project.journal(run)
+    before = project.ok("log")["events"]
+    with contextlib.closing(sqlite3.connect(project.vault / ".muniment" / "local" / "state.sqlite")) as cache:
+        cache.execute("UPDATE event SET body='{' WHERE id=?", (run,))
+        cache.commit()
+    reply = project.call("log")
+    assert reply.code == (9, "filesystem")
+    assert "rebuild" in reply.error["hint"]
+    project.ok("rebuild")
+    assert project.ok("log")["events"] == before
