@@ -2880,7 +2880,7 @@ def _remove_item(text: str, node: Any, k: int) -> str:
 # -- waterline: above it nothing touches disk, clock, chance or environment --
 
 
-# == VAULT == layout, safe paths, whole-file reads and writes == 490 ==
+# == VAULT == layout, safe paths, whole-file reads and writes == 495 ==
 
 PRIVATE = ".muniment"
 FOLDERS = ("notes", "history", "journal", "conflicts")
@@ -2937,8 +2937,13 @@ def find_vault(named: str | None, start: str) -> str:
     """
     if named:
         return os.path.join(start, named)
-    own = os.path.dirname(os.path.realpath(__file__))
+    own = home_of_engine()
     return _own(own) if is_vault(own) else find_vault_above(start)
+
+
+def home_of_engine() -> str:
+    """Return the folder in which this engine really lies: a vault's, or that of a whole copy."""
+    return os.path.dirname(os.path.realpath(__file__))
 
 
 def find_vault_above(start: str) -> str:
@@ -6330,7 +6335,7 @@ def list_agents() -> list[str]:
 
     In a vault, where a clone may bring any file, only what its list names is one; where that cannot be read, none is.
     """
-    home = _home_of_engine()
+    home = home_of_engine()
     try:
         laid = read_supplies(home) if is_vault(home) else None
     except Refused:
@@ -6349,7 +6354,7 @@ _SIGNS, _CONFIGS = ("project", "home", "commands"), ("private", "tracked")
 
 def load_adapter(name: str) -> Any:
     """Return the table of facts about one agent; Refused where it is not whole."""
-    path = os.path.join(_home_of_engine(), "templates", "agents", name + ".json")
+    path = os.path.join(home_of_engine(), "templates", "agents", name + ".json")
     try:
         said = json.loads(read_file(path))
     except (ValueError, RecursionError):
@@ -6376,16 +6381,12 @@ def _is_memory(value: Any) -> bool:
         _is_words(value.get("settings")) and value["settings"] != [])
 
 
-def _home_of_engine() -> str:
-    return os.path.dirname(os.path.realpath(__file__))
-
-
 def list_supplies() -> dict[str, bytes]:
     """Return what a vault gets to work with nothing installed, by its name there: of the vault's own engine, what its list names.
 
     The list, with the hash of each, is laid too: by it any engine knows on any machine what in a vault is Muniment's.
     """
-    here = _home_of_engine()
+    here = home_of_engine()
     templates = os.path.join(here, "templates")
     if os.path.isfile(os.path.join(templates, SUPPLIES)):  # of a vault
         paths = {name: os.path.join(here, *name.split("/")) for name in (*read_supplies(here), "templates/" + SUPPLIES)}
@@ -6432,7 +6433,7 @@ def read_supplies(vault: str) -> dict[str, str]:
 
 def find_reader(name: str) -> str | None:
     """Return the path of a reader of an older format, or None where this engine came without it."""
-    places = (os.path.join(_home_of_engine(), *folder, name + ".py") for folder in (("legacy",), ("templates", "legacy")))
+    places = (os.path.join(home_of_engine(), *folder, name + ".py") for folder in (("legacy",), ("templates", "legacy")))
     return next((path for path in places if os.path.isfile(path)), None)
 
 
@@ -8427,7 +8428,7 @@ def _schemas(wanted: bool, strict: bool) -> Callable[[Body], list[str]] | None:
     """Return the check of a whole record against its published schema, or None where that was not asked for."""
     if not wanted and not strict:
         return None
-    folder = os.path.join(os.path.dirname(os.path.realpath(__file__)), "templates", "schema")
+    folder = os.path.join(home_of_engine(), "templates", "schema")
     try:
         import jsonschema
         import referencing
