@@ -1055,6 +1055,14 @@ def test_the_engine_takes_in_what_the_reader_tells(tmp_path, read, store):
     assert vault.ledger().read_bytes() == before
 
 
+def take_in(vault, operations, folder):
+    """Import what a reader said, and return what became of it."""
+    write(folder, {"told.jsonl": "".join(json.dumps(op) + "\n" for op in operations)})
+    status, result = vault.json("import", str(folder / "told.jsonl"), "--human-approved")
+    assert status in (0, 4), result
+    return result
+
+
 @pytest.mark.parametrize("grow", ["v5", "v4", "v1"])
 def test_the_engine_takes_in_what_a_store_has_grown_by(tmp_path, read, grow):
     """Read and imported again, a store brings its new runs, and what they changed takes the place of what it said before."""
@@ -1062,10 +1070,7 @@ def test_the_engine_takes_in_what_a_store_has_grown_by(tmp_path, read, grow):
     vault.ok("init")
 
     def take():
-        write(tmp_path, {"told.jsonl": "".join(json.dumps(op) + "\n" for op in read(folder))})
-        status, result = vault.json("import", str(tmp_path / "told.jsonl"), "--human-approved")
-        assert status in (0, 4), result
-        return result
+        return take_in(vault, read(folder), tmp_path)
 
     store = make_v5(folder) if grow == "v5" else make_v4(folder) if grow == "v4" else write(folder, {"bimri.md": V1})
     take()
@@ -1160,10 +1165,7 @@ def test_a_store_that_was_changed_without_a_new_run_is_taken_in_as_it_is(tmp_pat
     vault.ok("init")
 
     def take():
-        write(tmp_path, {"told.jsonl": "".join(json.dumps(op) + "\n" for op in read(folder))})
-        status, result = vault.json("import", str(tmp_path / "told.jsonl"), "--human-approved")
-        assert status in (0, 4), result
-        return result
+        return take_in(vault, read(folder), tmp_path)
 
     make(folder)
     shutil.copytree(folder, tmp_path / "old")
@@ -1214,10 +1216,7 @@ def test_a_store_whose_questions_were_answered_since_is_told_again(tmp_path, rea
     pending = store.propose(two, "wall.width", "Two metres.")
 
     def take():
-        write(tmp_path, {"told.jsonl": "".join(json.dumps(op) + "\n" for op in read(folder))})
-        status, result = vault.json("import", str(tmp_path / "told.jsonl"), "--human-approved")
-        assert status in (0, 4), result
-        return [run["label"][:4] for run in result["runs"]]
+        return [run["label"][:4] for run in take_in(vault, read(folder), tmp_path)["runs"]]
 
     assert len(take()) == 3
     assert take() == []
